@@ -1,0 +1,1 @@
+"""The two models that are always there: `demo` (trained, the files beside this one) and `planted` (made in code)."""

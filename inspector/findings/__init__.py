@@ -1,0 +1,1 @@
+"""What the heads do: prompts, scores, controls and verdicts as tables."""
