@@ -1,0 +1,1 @@
+"""The tests; `models.py` makes the checkpoints they run on."""
