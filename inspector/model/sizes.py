@@ -1,31 +1,35 @@
 """`info`: what a model is made of, and what a text costs, in shapes, counts and bytes."""
 
+from dataclasses import fields
+
 import torch
 
-from ..checkpoint import tokens
+from ..checkpoint.tokens import encode, labels
 from ..errors import ArgumentError
 from ..record import run_record
 
 
 def parameters(model):
-    """{part: number of parameters}; the attention of one layer with and without its biases."""
+    """{part: number of parameters}. The parts of one layer stand once; `all layers` multiplies them."""
     w, block = model.weights, model.weights.blocks[0]
-    count = {
+    matrices = block.W_QKV.numel() + block.W_O.numel()
+    attention = matrices + block.b_QKV.numel() + block.b_O.numel()
+    mlp = block.W_in.numel() + block.b_in.numel() + block.W_out.numel() + block.b_out.numel()
+    norms = sum(t.numel() for t in (block.ln_1_weight, block.ln_1_bias, block.ln_2_weight, block.ln_2_bias))
+    outside = {
         "token embedding": w.W_E.numel(),
         "position embedding": w.W_pos.numel(),
-        "attention, one layer, matrices": block.W_QKV.numel() + block.W_O.numel(),
-        "attention, one layer, with biases": block.W_QKV.numel() + block.W_O.numel() + block.b_QKV.numel()
-        + block.b_O.numel(),
-        "MLP, one layer": block.W_in.numel() + block.b_in.numel() + block.W_out.numel() + block.b_out.numel(),
-        "LayerNorms, one layer": 4 * model.config.d_model,
-        "final LayerNorm": 2 * model.config.d_model,
+        "all layers": model.config.n_layer * (attention + mlp + norms),
+        "final LayerNorm": w.ln_f_weight.numel() + w.ln_f_bias.numel(),
         "unembedding of its own": 0 if model.config.tie_word_embeddings else w.W_U.numel(),
     }
-    one_layer = (count["attention, one layer, with biases"] + count["MLP, one layer"] + count["LayerNorms, one layer"])
-    count["all layers"] = one_layer * model.config.n_layer
-    count["in all"] = (count["token embedding"] + count["position embedding"] + count["all layers"]
-                       + count["final LayerNorm"] + count["unembedding of its own"])
-    return count
+    one_layer = {
+        "attention, one layer, matrices": matrices,
+        "attention, one layer, with biases": attention,
+        "MLP, one layer": mlp,
+        "LayerNorms, one layer": norms,
+    }
+    return {**one_layer, **outside, "in all": sum(outside.values())}
 
 
 def weight_shapes(config):
@@ -39,12 +43,13 @@ def weight_shapes(config):
 
 
 def text_shapes(config, n):
-    """The table X, Q, K, V, QK^T, pattern, z of one layer for n tokens: rows (name, made from, shape).
+    """The table X, Q, K, V, QK^T, pattern, z, output of one layer for n tokens: rows (name, made from, shape).
 
-    The inner sizes join: X [n, d_model] @ W_Q [d_model, d_head] -> Q [n, d_head], and so on.
+    The sizes join: the last size of each left factor is the first of the right one, X [n, d_model] @ W_Q [d_model,
+    d_head] -> Q [n, d_head], once for each head.
     """
     h, d, e = config.n_head, config.d_model, config.d_head
-    return [("X", "token + position embeddings (layer 0), residual stream after LayerNorm", [n, d]),
+    return [("X", "residual stream after LayerNorm (layer 0: token + position embeddings)", [n, d]),
             ("Q", f"X [{n}, {d}] @ W_Q [{d}, {e}], for {h} heads", [h, n, e]),
             ("K", f"X [{n}, {d}] @ W_K [{d}, {e}], for {h} heads", [h, n, e]),
             ("V", f"X [{n}, {d}] @ W_V [{d}, {e}], for {h} heads", [h, n, e]),
@@ -55,44 +60,48 @@ def text_shapes(config, n):
 
 
 def cost(config, n, bytes_each):
-    """What n tokens cost: scores in all and after the mask, bytes of keys and values, for any n of at least 1."""
-    if n < 1:
-        raise ArgumentError(f"tokens is {n}; expected at least 1")
+    """What n tokens cost, for any n of at least 1, also more than the model has positions for (`fits` says so).
+
+    Scores: n * n a head, of which n * (n + 1) / 2 survive the mask. Bytes, at `bytes_each` a number: `grid_bytes` of one
+    grid (the scores or the pattern) of every head, `kv_bytes` of the keys and values of all layers. Raises ArgumentError.
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ArgumentError(f"tokens is {n!r}; expected a whole number of at least 1")
     heads, every = config.n_head, config.n_head * config.n_layer
     survive = n * (n + 1) // 2
     return {"tokens": n, "fits": n <= config.n_positions,
             "scores_per_head": n * n, "scores_per_layer": n * n * heads, "scores_per_model": n * n * every,
             "unmasked_per_head": survive, "unmasked_per_layer": survive * heads, "unmasked_per_model": survive * every,
             "grid_bytes": n * n * every * bytes_each,
-            "kv_bytes": 2 * config.n_layer * n * config.n_head * config.d_head * bytes_each}
+            "kv_bytes": 2 * every * n * config.d_head * bytes_each}
 
 
-def info(model, text=None, *, ids=None, bos=False, tokens_n=None):
+def info(model, text=None, *, ids=None, bos=False, tokens=None):
     """What the model is and what a text costs: a dict of plain values.
 
-    Keys: config, parameters, weight_shapes, dtype, tokenizer, sha256, release; with a text or ids also text (ids,
-    labels, shapes) and its cost; with `tokens_n` the cost of that many tokens (any number, also more than fit).
+    Keys: source, config, parameters, weight_shapes, dtype, tokenizer, sha256, release, run; with a text or ids also text
+    (ids, labels, shapes, cost); with `tokens` the cost of that many tokens (any number, also more than fit).
 
-    Raises TextError as `tokens.encode`, ArgumentError for tokens_n below 1.
+    Raises TextError as `checkpoint.tokens.encode`, ArgumentError for tokens below 1.
     """
     config = model.config
     each = torch.empty(0, dtype=getattr(torch, model.dtype)).element_size()
-    kind = type(model.tokenizer.inner.model).__name__ if model.tokenizer else None
     found = {
         "source": model.files.source,
-        "config": {name: getattr(config, name) for name in config.__dataclass_fields__} | {"d_head": config.d_head},
+        "config": {field.name: getattr(config, field.name) for field in fields(config)} | {"d_head": config.d_head},
         "parameters": parameters(model),
         "weight_shapes": weight_shapes(config),
         "dtype": model.dtype,
-        "tokenizer": {"kind": kind, "vocabulary": model.tokenizer.inner.get_vocab_size()} if kind else None,
+        "tokenizer": None if model.tokenizer is None else {"kind": type(model.tokenizer.inner.model).__name__,
+                                                           "vocabulary": model.tokenizer.inner.get_vocab_size()},
         "sha256": model.sha256,
         "release": model.release,
     }
     if text is not None or ids is not None:
-        row = tokens.encode(model, text, ids=ids, bos=bos)
-        found["text"] = {"ids": row, "labels": tokens.labels(model, row), "shapes": text_shapes(config, len(row)),
+        row = encode(model, text, ids=ids, bos=bos)
+        found["text"] = {"ids": row, "labels": labels(model, row), "shapes": text_shapes(config, len(row)),
                          "cost": cost(config, len(row), each)}
-    if tokens_n is not None:
-        found["cost"] = cost(config, tokens_n, each)
-    found["run"] = run_record(model, "info", text=text, ids=ids, bos=bos, tokens_n=tokens_n)
+    if tokens is not None:
+        found["cost"] = cost(config, tokens, each)
+    found["run"] = run_record(model, "info", text=text, ids=ids, bos=bos, tokens=tokens)
     return found
