@@ -5,10 +5,10 @@
     python scripts/train_demo.py --repeats 0      # text alone, no planted repeats
 
 Text: docstrings of the standard library and of the packages pinned in constraints.txt, and `pydoc_data.topics`: always
-at hand, the same wherever the same versions are installed. A quarter of the rows are random ids repeated with a random
-period, so that induction pays everywhere (Olsson et al. 2022, "In-context Learning and Induction Heads", use the same
-sequences as a test). Windows start at random positions: a model that only sees windows starting at 0 never learns the
-position embeddings beyond its windows.
+at hand, the same wherever the same versions are installed. A quarter of the rows (in the first two fifths of the steps:
+half) are random ids repeated with a random period, so that induction pays everywhere (Olsson et al. 2022, "In-context
+Learning and Induction Heads", use the same sequences as a test). Windows start at random positions: a model that only
+sees windows starting at 0 never learns the position embeddings beyond its windows.
 
 The folder `build/demo/<run>/` holds the tokenizer, one checkpoint per logged step (fp16) and the state to resume from.
 The last checkpoint becomes the shipped model with `--ship FOLDER`.
@@ -82,7 +82,7 @@ def train_tokenizer(texts):
 def stream(tokenizer, texts):
     """All documents as one row of ids, each followed by the end-of-text id; int32 [n]."""
     end = tokenizer.token_to_id(END)
-    parts = [np.array(e.ids + [end], dtype=np.int32) for e in tokenizer.encode_batch(texts)]
+    parts = [np.array([*e.ids, end], dtype=np.int32) for e in tokenizer.encode_batch(texts)]
     return np.concatenate(parts)
 
 
@@ -128,11 +128,11 @@ def repeated_row(rng, length):
 
 
 def batch(step, *, data, seed, steps, share):
-    """(ids, positions), each int64 [row, length]: a function of the seed and the step alone, so a resumed run agrees."""
+    """(ids, positions), each int64 [row, length]: made from seed and step alone, so that a resumed run agrees."""
     rng = np.random.default_rng([seed, step])
     done = step / steps
-    if done < 0.35:
-        length = 64
+    if done < 0.4:            # short rows and twice the repeats: where the heads form
+        length, share = 64, min(1.0, 2 * share)
     elif done < 0.7:
         length = (64, 128, 128, 256)[step % 4]
     else:
@@ -148,6 +148,17 @@ def batch(step, *, data, seed, steps, share):
 
 
 # -- training --------------------------------------------------------------------------------------------------------
+
+def sinusoids(n, width, amplitude=0.03):
+    """Where the position embeddings start (Vaswani et al. 2017, section 3.5), at about the norm of the token embeddings.
+
+    From GPT-2's own random start this small model had found no previous-token head after 1,400 steps: each of 256
+    positions had to be learned alone. In sinusoids "one back" is one linear map for all positions. They are learned on
+    from there like any weight. [n, width]
+    """
+    angle = torch.arange(n)[:, None] * 10000 ** (-torch.arange(0, width, 2) / width)
+    return amplitude * torch.cat([angle.sin(), angle.cos()], dim=1)
+
 
 def learning_rate(step, steps, peak=2e-3, warmup=150):
     """Linear warm-up, then half a cosine down to a fiftieth of the peak."""
@@ -186,6 +197,8 @@ def train(folder, *, layers, steps, seed, share):
                         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
                         activation_function="gelu_pytorch_tanh")    # gelu_new, fused
     model = GPT2LMHeadModel(config)
+    with torch.no_grad():
+        model.transformer.wpe.weight.copy_(sinusoids(CONTEXT, WIDTH))
     decay = [p for p in model.parameters() if p.ndim >= 2]
     plain = [p for p in model.parameters() if p.ndim < 2]
     optimizer = torch.optim.AdamW([{"params": decay, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}],
@@ -228,7 +241,7 @@ def main():
     """Read the arguments and train."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--layers", type=int, default=4, help="4 is the demo, 1 the control")
-    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--steps", type=int, default=2500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeats", type=float, default=0.25, help="share of rows that are repeated random ids")
     parser.add_argument("--out", type=Path, help="run folder; default build/demo/layers_N")

@@ -67,7 +67,7 @@ def scan(reduce, block=128):
     """A kernel that makes `block` rows of the pattern at a time, reduces and drops them: memory linear in the text.
 
     `reduce(pattern, first_query)` gets rows [*batch, head, rows, key 0..last row] and returns a dict of tensors
-    [*batch, head, rows, ...]: any statistic of whole rows. What is kept is that dict with the rows joined: [head, query, ...].
+    [*batch, head, rows, ...]: any statistic of whole rows. Kept is that dict with the rows joined: [head, query, ...].
     """
     if block < 1:
         raise ArgumentError(f"block is {block}; expected at least 1 row")

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ..checkpoint import tokens
-from ..record import run_record
+from ..record import folder, run_record, to_csv, to_json, write_text
 from .forward import embed, layers, losses, unembed
 
 
@@ -73,3 +73,49 @@ def trace(model, text=None, *, ids=None, bos=False, progress=None):
                  texts=model.tokenizer.texts(found) if model.tokenizer else [""] * len(found),
                  logits=unembed(model, kept["resid_post"][-1]), bos=bos_first,
                  run=run_record(model, "trace", text=text, ids=found, bos=bos, kernel="grid"), **kept)
+
+
+ATTENTION_TOKENS = 200      # attention.csv is written up to here; 1,024 tokens x 144 heads would be 75 million rows
+
+
+def attention_table(pattern):
+    """The pattern as rows (layer, head, query, key, weight), the cells at or below the diagonal: a DataFrame.
+
+    pattern: [layer, head, query, key].
+    """
+    import numpy as np
+    import pandas as pd
+    n_layer, n_head, n, _ = pattern.shape
+    query, key = np.tril_indices(n)
+    cells = len(query)
+    return pd.DataFrame({
+        "layer": np.repeat(np.arange(n_layer), n_head * cells),
+        "head": np.tile(np.repeat(np.arange(n_head), cells), n_layer),
+        "query": np.tile(query, n_layer * n_head),
+        "key": np.tile(key, n_layer * n_head),
+        "weight": pattern.cpu().float().numpy()[:, :, query, key].ravel() if pattern.dtype != torch.float64
+        else pattern.cpu().numpy()[:, :, query, key].ravel(),
+    })
+
+
+def token_table(trace):
+    """The tokens as rows (position, id, token, label): a DataFrame."""
+    import pandas as pd
+    return pd.DataFrame({"position": range(len(trace.labels)), "id": trace.ids.tolist(), "token": trace.texts,
+                         "label": trace.labels})
+
+
+def save(trace, out, attention=False):
+    """Write a trace as a folder: trace.safetensors, tokens.csv, attention.csv, run.json; returns the file names.
+
+    attention.csv is left out beyond 200 tokens unless `attention` asks for it. Raises OutputError.
+    """
+    from safetensors.torch import save_file
+    with folder(out) as target:
+        save_file({name: getattr(trace, name).cpu().contiguous() for name in Trace.TENSORS},
+                  target / "trace.safetensors")
+        to_csv(token_table(trace), target / "tokens.csv")
+        if attention or len(trace.labels) <= ATTENTION_TOKENS:
+            to_csv(attention_table(trace.pattern), target / "attention.csv")
+        write_text(target / "run.json", to_json(trace.run))
+        return sorted(path.name for path in target.iterdir())

@@ -1,0 +1,50 @@
+"""`check`: ours beside a truth, as a table of ours, theirs, difference, bound, verdict."""
+
+import torch
+
+from .checkpoint import tokens
+from .errors import ArgumentError
+from .record import run_record
+
+TRUTHS = ("huggingface", "planted")
+DEFAULT_TOKENS = 32
+
+
+def default_ids(model):
+    """Ids to prove a model on where the user gives none: up to 32, drawn over the whole vocabulary from seed 0."""
+    n = min(DEFAULT_TOKENS, model.config.n_positions)
+    return torch.randint(model.config.vocab_size, (n,), generator=torch.Generator().manual_seed(0)).tolist()
+
+
+def check(model, text=None, *, ids=None, bos=False, against="huggingface", float64=True, progress=None):
+    """A table that proves or refutes the model's numbers on one text (or on 32 drawn ids).
+
+    against "huggingface": every quantity of every layer and head beside transformers' eager forward pass (`parity`).
+    against "planted": the scores of the planted model beside what was planted, with its counterfactuals; takes no text.
+
+    Columns: part, quantity, layer, head, ours, theirs, difference, bound, verdict ("passed" or "failed").
+    `.attrs`: "passed" (bool), "verdict" ("passed", "failed", or what was left out: "rounding only", "float32 only"),
+    "summary" (one sentence), "run".
+
+    Raises ArgumentError, TextError; SourceError where the reference cannot be loaded.
+    """
+    if against not in TRUTHS:
+        raise ArgumentError(f"against is {against!r}; expected one of {', '.join(TRUTHS)}")
+    if against == "planted":
+        if text is not None or ids is not None:
+            raise ArgumentError("the planted model is checked on its own prompts: give no text and no ids")
+        if model.files.source != "planted":
+            raise ArgumentError(f"against 'planted' checks the planted model; this one is {model.files.source!r} "
+                                "(use --model planted)")
+        from .findings.planted_truth import planted_truth
+        table = planted_truth(model, progress=progress)
+        row = None
+    else:
+        from .parity import parity
+        row = default_ids(model) if text is None and ids is None else tokens.encode(model, text, ids=ids, bos=bos)
+        if len(row) > model.config.n_positions:
+            from .errors import TextError
+            raise TextError(f"the text has {len(row)} tokens; this model has positions for {model.config.n_positions}")
+        table = parity(model, row, float64=float64, progress=progress)
+    table.attrs["run"] = run_record(model, "check", text=text, ids=row, bos=bos, against=against, float64=float64)
+    return table

@@ -1,0 +1,224 @@
+"""`heads`: one row a head, every score with its spread, its uniform level, its control, and the verdict.
+
+On repeated random ids (the default) or on the user's own text or ids. The grids of all heads are never held: patterns are
+made in blocks of rows, reduced to row scores and dropped.
+"""
+
+import pandas as pd
+import torch
+
+from ..checkpoint import tokens
+from ..errors import ArgumentError
+from ..model.forward import embed, layers
+from ..model.kernels import scan
+from ..record import run_record
+from .prompts import Prompts, draw, find_period
+from .protocols import Protocol, id_range, protocol
+from .scores import MATCHING, SCORES, copies, mean_rows, queries, row_scores, uniform_rows
+from .verdicts import LEVEL, THRESHOLD, verdicts
+
+POSITIONS_AT_ONCE = 2048      # sequences computed together hold about this many positions: enough rows for fast products
+BLOCK = 128                   # rows of the pattern made at a time
+
+
+def without_first(pattern, first_query):
+    """The pattern with column 0 removed (set to 0) and rows renormalised; row 0 has nothing left. Not in place."""
+    rest = pattern.clone()
+    rest[..., 0] = 0
+    return rest / rest.sum(-1, keepdim=True).clamp(min=torch.finfo(rest.dtype).tiny)
+
+
+def chosen_rows(symbols, rule, period):
+    """{score: mask [*batch, query]} under a protocol."""
+    masks = queries(symbols)
+    position = torch.arange(symbols.shape[-1])
+    if rule.drop_first:
+        masks = {name: mask & (position >= (2 if name == "previous_token" else 1)) for name, mask in masks.items()}
+    if rule.diagonal:
+        # With row and column 0 removed the diagonal starts one later: query L-1 would look at the removed key 0.
+        masks["induction"] = (position >= period - 1 + rule.drop_first).expand(symbols.shape)
+    return masks
+
+
+def reduced(pattern, symbols, first_query, rule, period):
+    """Row scores of a block of rows under a protocol: {score: [*batch, head, query]}."""
+    if rule.drop_first:
+        pattern = without_first(pattern, first_query)
+    rows = row_scores(pattern, symbols, first_query, offset=period - 1 if rule.diagonal else None)
+    if rule.diagonal:
+        rows["induction"] = rows.pop("offset")
+    return rows
+
+
+def score_sequences(model, ids, symbols, rule, period, progress=None):
+    """{score: [sequence, layer, head]}, float64 on the CPU: each sequence's mean over its queries.
+
+    ids: [sequence, pos]; symbols: [sequence, pos], which cells are copies.
+    """
+    per_batch = max(1, POSITIONS_AT_ONCE // ids.shape[1])
+    starts = range(0, len(ids), per_batch)
+    parts = []
+    for a in progress(starts) if progress is not None else starts:
+        batch_ids, batch_symbols = ids[a:a + per_batch], symbols[a:a + per_batch].to(model.device)
+        masks = {name: m.to(model.device) for name, m in chosen_rows(symbols[a:a + per_batch], rule, period).items()}
+
+        def reduce(pattern, first_query, batch_symbols=batch_symbols):
+            return reduced(pattern, batch_symbols, first_query, rule, period)
+
+        found = []
+        for layer in layers(model, embed(model, batch_ids), kernel=scan(reduce, BLOCK), finish=False):
+            found.append({name: mean_rows(layer.kept[name].double(), masks[name]).cpu() for name in SCORES})
+        parts.append({name: torch.stack([row[name] for row in found], dim=1) for name in SCORES})
+    return {name: torch.cat([part[name] for part in parts]) for name in SCORES}
+
+
+def uniform_levels(symbols, rule, period):
+    """{score: level of a head that looks everywhere alike}, the same cells, mean over sequences; symbols [sequence, pos]."""
+    pattern = uniform_rows(symbols.shape[1])[None].expand(len(symbols), -1, -1, -1)          # [sequence, 1, query, key]
+    rows, masks = reduced(pattern, symbols, 0, rule, period), chosen_rows(symbols, rule, period)
+    return {name: float(mean_rows(rows[name], masks[name]).nanmean()) for name in SCORES}
+
+
+def entries_per_query(symbols):
+    """Mean number of followers of earlier copies over the queries that have one: turns a sum over them into a mean."""
+    _, follower = copies(symbols, 0, len(symbols), len(symbols))
+    counts = follower.sum(-1)
+    return float(counts[counts > 0].double().mean())
+
+
+def _columns(name, values, uniform, control=None):
+    """Columns of one score: mean, standard error over sequences, uniform level and, where there is one, the control."""
+    def mean_se(x):
+        n = len(x)
+        se = x.std(0) / n**0.5 if n > 1 else torch.full(x.shape[1:], torch.nan)
+        return x.mean(0).flatten().numpy(), se.flatten().numpy()
+
+    mean, se = mean_se(values)
+    found = {name: mean, name + "_se": se, name + "_uniform": uniform}
+    if control is not None:
+        found[name + "_control"], found[name + "_control_se"] = mean_se(control)
+    return found
+
+
+def assemble(model, values, uniform, control, threshold):
+    """The table from per-sequence scores: {score: [sequence, layer, head]}, their uniform levels and the control's."""
+    n_layer, n_head = model.config.n_layer, model.config.n_head
+    columns = {"layer": [n for n in range(n_layer) for _ in range(n_head)], "head": list(range(n_head)) * n_layer}
+    for name in values:
+        matching = name in MATCHING or name == "prefix_matching"
+        columns |= _columns(name, values[name], uniform[name], control[name] if control and matching else None)
+    table = pd.DataFrame(columns)
+    n = len(values["induction"])
+    if control is None:
+        table["verdict"] = [[] for _ in range(len(table))]
+    else:
+        table["verdict"] = verdicts(table, n, len(control["induction"]), threshold)
+    return table
+
+
+def on_prompts(model, prompts, rule, *, threshold, progress=None):
+    """The table of repeated prompts against their controls."""
+    rows = prompts.symbols.expand(len(prompts.ids), -1)
+    values = score_sequences(model, prompts.ids, rows, rule, prompts.period, progress)
+    control = score_sequences(model, prompts.control, prompts.symbols.expand(len(prompts.control), -1), rule,
+                              prompts.period, progress)
+    uniform = uniform_levels(rows[:1], rule, prompts.period)
+    if rule.prefix_matching:
+        # Mean of the entries where the stripe is their sum: 25 ids 4 times have 1, 2 and 3 of them a query.
+        each = entries_per_query(prompts.symbols)
+        for part in (values, control, uniform):
+            part["prefix_matching"] = part["induction"] / each
+    return assemble(model, values, uniform, control, threshold)
+
+
+def on_text(model, ids, *, threshold):
+    """The table of given ids that repeat in no regular way: matching scores where a token has occurred before."""
+    rule = Protocol("the text's own repeats", period=1)
+    values = score_sequences(model, ids, ids, rule, 1)
+    masks = queries(ids)
+    uniform = uniform_levels(ids, rule, 1)
+    table = assemble(model, values, uniform, None, threshold)
+    return table, {name: int(masks[name].sum()) for name in SCORES}
+
+
+def given_ids(model, ids, text, bos):
+    """[sequence, pos] from a text, one row of ids, or rows of one length. Raises TextError, ArgumentError."""
+    if text is not None or not _nested(ids):
+        return torch.tensor([tokens.encode(model, text, ids=ids, bos=bos)])
+    rows = [tokens.encode(model, ids=row, bos=bos) for row in ids]
+    if len({len(row) for row in rows}) != 1:
+        raise ArgumentError("rows of ids have different lengths; score them one by one")
+    return torch.tensor(rows)
+
+
+def _nested(ids):
+    if hasattr(ids, "dim"):
+        return ids.dim() == 2
+    return len(ids) > 0 and hasattr(ids[0], "__len__")
+
+
+def heads(model, ids=None, *, text=None, period=None, repeats=2, n_sequences=16, bos=False, seed=0, protocol="stripe",
+          threshold=THRESHOLD, progress=None):
+    """What every head does, in one DataFrame: a row a head, scores as in `findings.scores`.
+
+    Without ids or text: `n_sequences` drawn sequences of `period` (50) distinct ids, `repeats` times, and as many
+    unrepeated controls. With ids (one row or several of one length) the period is found in them; where there is none, or
+    with a text, the scores are those of the text itself, and `duplicate_token` and `induction` average the queries whose
+    token occurred before (how many: `.attrs["n_queries"]`; NaN where there is none). `protocol` names a published way to
+    measure, which fixes everything but the seed.
+
+    Columns: layer, head, then for each score NAME, NAME_se (standard error over sequences), NAME_uniform (the level of
+    even attention on the same cells), for duplicate_token and induction also NAME_control and NAME_control_se, and
+    verdict: a list of the scores above `threshold` and above their control at 1 % after Holm over all heads. One
+    sequence alone never gives a verdict. The run record is in `.attrs["run"]`.
+
+    Raises ArgumentError, TextError.
+    """
+    rule = PROTOCOL_OF(protocol)
+    if not 0 <= threshold <= 1:
+        raise ArgumentError(f"threshold is {threshold!r}; expected a number from 0 to 1")
+    given = ids is not None or text is not None
+    if protocol != "stripe":
+        if given or (period, repeats, n_sequences, bos) != (None, 2, 16, False):
+            raise ArgumentError(f"protocol {protocol!r} fixes ids, period, repeats, sequences, BOS; only the seed is free")
+        low, high = id_range(rule, model)
+        prompts = draw(model, period=rule.period, repeats=rule.repeats, n_sequences=rule.n_sequences, bos=rule.bos,
+                       seed=seed, low=low, high=high, distinct=rule.distinct)
+    elif given:
+        rows = given_ids(model, ids, text, bos)
+        bos_first = model.config.bos_token_id if bool((rows[:, 0] == model.config.bos_token_id).all()) else None
+        found = find_period(rows, bos_first)
+        if period is not None and found is not None and period != found:
+            raise ArgumentError(f"the ids repeat with period {found}, not {period}")
+        if period is not None and found is None:
+            raise ArgumentError(f"the ids do not repeat with period {period}")
+        prompts = _given_prompts(model, rows, found, bos_first is not None, n_sequences, seed)
+    else:
+        prompts = draw(model, period=rule.period if period is None else period, repeats=repeats, n_sequences=n_sequences,
+                       bos=bos, seed=seed)
+
+    if prompts is None:
+        table, n_queries = on_text(model, rows, threshold=threshold)
+    else:
+        table = on_prompts(model, prompts, rule, threshold=threshold, progress=progress)
+        n_queries = {name: int(mask.sum()) for name, mask in chosen_rows(prompts.symbols, rule, prompts.period).items()}
+    used = {"protocol": protocol, "source": rule.source, "period": prompts.period if prompts else None,
+            "repeats": prompts.repeats if prompts else None, "n_sequences": len(prompts.ids if prompts else rows),
+            "bos": prompts.bos if prompts else bos, "seed": seed, "threshold": threshold, "level": LEVEL,
+            "text": text, "ids": ids, "kernel": f"scan, {BLOCK} rows", "n_queries": n_queries}
+    table.attrs = {"run": run_record(model, "heads", **used), "n_queries": n_queries, "threshold": threshold,
+                   "period": used["period"]}
+    return table
+
+
+PROTOCOL_OF = protocol        # the function, which the argument of the same name hides in `heads`
+
+
+def _given_prompts(model, rows, period, bos, n_sequences, seed):
+    """Prompts from given rows with a period; None where there is no period or no room for a control."""
+    if period is None or period < 2:
+        return None
+    n = rows.shape[1] - bos
+    symbols = torch.cat([torch.full((int(bos),), -1, dtype=torch.int64), torch.arange(n) % period])
+    control = draw(model, period=n // 2 + n % 2, n_sequences=n_sequences, bos=bos, seed=seed).control[:, :n + bos]
+    return Prompts(rows, control, symbols, period, n // period, bos)
