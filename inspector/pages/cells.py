@@ -1,0 +1,78 @@
+"""Grids of numbers as small PNG files: one grey level a cell, masked cells transparent.
+
+A weight w in 0..1 is stored as round(255 * sqrt(w)): 8 linear bits would turn every weight under 0.2 % into 0, and that
+is most of a sharp pattern. Read back, (level / 255)^2 is within sqrt(w) / 255 + 4e-6 of w, so within 0.004. The exact
+weights stand in the tables beside the pages. The page colours the levels (see `palette`).
+"""
+
+import base64
+import struct
+import zlib
+
+import torch
+
+LARGEST = 256       # cells a side; longer texts are shown in blocks, or a screen would drop rows without a word
+STRIP = 40          # cells a side of the small grids on the overview
+
+
+def _chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(levels, alpha):
+    """A grey PNG with an alpha channel. levels, alpha: uint8 [rows, columns] -> bytes (PNG specification, 2nd edition)."""
+    rows, columns = levels.shape
+    pixels = torch.stack([levels, alpha], dim=-1).reshape(rows, 2 * columns)
+    lines = torch.nn.functional.pad(pixels, (1, 0))                     # each line begins with its filter type, 0
+    header = struct.pack(">IIBBBBB", columns, rows, 8, 4, 0, 0, 0)      # 8 bits, grey with alpha
+    return (b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header)
+            + _chunk(b"IDAT", zlib.compress(lines.contiguous().numpy().tobytes(), 9)) + _chunk(b"IEND", b""))
+
+
+def encode(values):
+    """A grid as PNG bytes. values: [rows, columns] in 0..1; NaN is a masked cell and becomes transparent."""
+    values = values.detach().to("cpu", torch.float64)
+    there = ~values.isnan()
+    levels = (255 * values.nan_to_num(0).clamp(0, 1).sqrt()).round().to(torch.uint8)
+    return png(levels, there.to(torch.uint8) * 255)
+
+
+def decode_levels(levels):
+    """The weights that stored levels stand for. levels: uint8, any shape -> float64, 0..1."""
+    return (levels.to(torch.float64) / 255) ** 2
+
+
+def mask(pattern):
+    """The pattern with NaN in the cells above the diagonal, which no query may see. [..., query, key]."""
+    n = pattern.shape[-1]
+    future = torch.ones(n, n, dtype=torch.bool, device=pattern.device).triu(1)
+    return pattern.masked_fill(future, float("nan"))
+
+
+def block_size(n, largest=LARGEST):
+    """How many tokens one drawn cell stands for, a side: 1 up to `largest` tokens."""
+    return -(-n // largest)
+
+
+def pool(values, block):
+    """The largest value of each block x block cells; NaN only where all of them are. [..., rows, columns]."""
+    if block == 1:
+        return values
+    rows, columns = values.shape[-2:]
+    padded = torch.nn.functional.pad(values.nan_to_num(float("-inf"), neginf=float("-inf")),
+                                     (0, -columns % block, 0, -rows % block), value=float("-inf"))
+    tiles = padded.unflatten(-1, (-1, block)).unflatten(-3, (-1, block))
+    largest = tiles.amax(dim=(-1, -3))                                  # [..., rows / block, columns / block]
+    return largest.masked_fill(largest == float("-inf"), float("nan"))
+
+
+def strip(pattern, side=STRIP, gap=2):
+    """All heads of a layer in one small grid, left to right, with empty columns between. pattern: [head, query, key]."""
+    small = pool(mask(pattern), block_size(pattern.shape[-1], side))    # [head, query, key]
+    wide = torch.nn.functional.pad(small, (0, gap * bool(small.shape[-1] > 8) or 1), value=float("nan"))
+    return wide.transpose(0, 1).flatten(1)[:, :-1]                      # [query, head * (key + gap)]
+
+
+def data_uri(data):
+    """PNG bytes as an address that needs no file."""
+    return "data:image/png;base64," + base64.b64encode(data).decode("ascii")

@@ -1,0 +1,123 @@
+"""Tensors and tables to pages: pure functions that return one whole HTML file as text.
+
+Everything a page shows is inside it: styles, script, grids as data addresses. Templates escape by default; what goes into
+a `<script>` goes through `script_json`. Nothing here reads a clock, a random number or the network.
+"""
+
+import json
+import math
+import unicodedata
+from functools import cache
+from importlib.resources import files
+
+import torch
+
+from . import cells, palette, words
+
+PITCH = 12          # pixels from one axis label to the next, at least: the line height of the smallest label
+WIDE = 900          # pixels a side of the largest grid a page shows
+
+
+def script_json(data):
+    """JSON that is safe inside <script>: no `<`, so that no token can close the element."""
+    from markupsafe import Markup
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+@cache
+def environment():
+    """The templates, with the words that they use."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    env = Environment(loader=PackageLoader("inspector.pages"), autoescape=True, undefined=StrictUndefined,
+                      trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    env.filters |= {"number": words.number, "percent": words.percent, "count": words.count, "bare": words.bare,
+                    "scientific": words.scientific, "verdict": words.verdict_words}
+    env.globals |= {"head_name": words.head_name, "page_name": page_name, "plural": words.plural, "hint": words.HINT,
+                    "papers": words.PAPERS}
+    return env
+
+
+def static(name):
+    """A style sheet or script of the package, to stand inside a page."""
+    from markupsafe import Markup
+    return Markup(files("inspector.pages").joinpath("static", name).read_text(encoding="utf-8"))
+
+
+def page_name(layer, n_layer):
+    """layer_05.html: two digits, or as many as the last layer needs."""
+    return f"layer_{layer:0{max(2, len(str(n_layer - 1)))}d}.html"
+
+
+def width_of(label):
+    """How wide a label is, in average letters: East Asian wide characters and emoji count twice."""
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 0 if unicodedata.combining(c) else 1 for c in label)
+
+
+def level(index):
+    """How late a label is left out when there is no room: the factors of two in its index; the first always stays."""
+    return 30 if index == 0 else (index & -index).bit_length() - 1
+
+
+def axis(labels, pitch=PITCH, widest=WIDE):
+    """[{index, label, level}] of the labels that the largest grid has room for."""
+    least = 0
+    while widest / len(labels) * 2 ** least < pitch:
+        least += 1
+    return [{"index": i, "label": label, "level": level(i)} for i, label in enumerate(labels) if level(i) >= least]
+
+
+def thinning(name, n, pitch=PITCH):
+    """Style rules that leave out labels where a grid of n cells is small: every second one, then every fourth, ...
+
+    name: the class of the axis. Labels of level L stay where 2^L cells are at least `pitch` pixels.
+    """
+    rules = []
+    for at in range(max(1, (n - 1).bit_length())):
+        limit = f"{pitch * n / 2 ** at - 0.01:.2f}px"
+        hide = f"{{.{name} .t{at}{{display:none}}}}"
+        rules.append(f"@container keys (max-width:{limit}){hide}@container queries (max-height:{limit}){hide}")
+    return "\n".join(rules)
+
+
+def picture(values, row_labels, column_labels, name, aria, *, rows="r", columns="c", pitch=PITCH):
+    """What the template `grid` draws. values: [rows, columns] in 0..1, NaN = masked.
+
+    name: the picture's id; aria: what it shows, for those who cannot see it.
+    """
+    longest = max(map(width_of, row_labels))
+    return {"name": name, "aria": aria, "n_rows": len(row_labels), "n_columns": len(column_labels),
+            "rows": axis(row_labels), "columns": axis(column_labels, pitch), "row_class": rows, "column_class": columns,
+            "gutter": f"{min(longest, 30) * 6.6 + 10:.0f}px", "uri": cells.data_uri(cells.encode(values)),
+            "block": -(-len(row_labels) // values.shape[0])}
+
+
+def ramps():
+    """The filters that colour stored levels: [(id, {"R": table, ...})], and the colour bars' own levels."""
+    return [(f"{theme}-{scale}", palette.filter_tables(theme, scale))
+            for theme in ("light", "dark") for scale in ("sqrt", "linear")]
+
+
+def bars():
+    """Two colour bars as data addresses, {scale: uri}: weight grows evenly along `linear`, its root along `sqrt`."""
+    steps = torch.linspace(0, 1, 256, dtype=torch.float64)[None]
+    return {"sqrt": cells.data_uri(cells.encode(steps ** 2)), "linear": cells.data_uri(cells.encode(steps))}
+
+
+def ticks():
+    """{scale: [(place in percent, label)]} of the colour bars."""
+    return {"sqrt": [(100 * math.sqrt(w), f"{w:g}") for w in (0, 0.01, 0.1, 0.25, 0.5, 1)],
+            "linear": [(100 * w, f"{w:g}") for w in (0, 0.25, 0.5, 0.75, 1)]}
+
+
+def spark(counts):
+    """A histogram as an SVG path in a box of len(counts) x 100, the highest bar full."""
+    top = max(counts)
+    return "M0 100" + "".join(f"V{100 - 100 * c / top:.1f}H{i + 1}" for i, c in enumerate(counts)) + "V100Z"
+
+
+def render(template, facts, **content):
+    """One page as text. facts: what all pages of a report share (see `report.facts`)."""
+    return environment().get_template(template).render(
+        facts=facts, css=static("report.css"), script=static("report.js"), ramps=ramps(), bars=bars(), ticks=ticks(),
+        **content)

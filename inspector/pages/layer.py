@@ -1,0 +1,70 @@
+"""`layer_page`: every head of one layer as a grid, its scores, its strongest links in words, the layer's weights."""
+
+from . import cells, tables, words
+from .html import picture, render, script_json, spark, thinning
+
+ROWS = (*words.SCORES, words.Score("entropy", "entropy, nats", ""))
+
+
+def score_rows(repeats, text):
+    """The score table of one head. repeats, text: its row in the two tables of heads, as dicts."""
+    return [{"title": title, "repeats": repeats[column], "se": repeats.get(column + "_se", float("nan")),
+             "text": text[column], "found": column in repeats["verdict"]} for column, title, _ in ROWS]
+
+
+def link_rows(links, labels, head):
+    """The links of one head with their labels, as dicts."""
+    own = links[links["head"] == head].to_dict("records")
+    return [{**row, "query_label": words.bare(labels[row["query"]]), "key_label": words.bare(labels[row["key"]])}
+            for row in own]
+
+
+def weight_rows(weights, table):
+    """The rows of the weights table with a histogram each. weights: {name: tensor}; table: see `tables.weight_table`."""
+    rows = []
+    for row in table[table["head"].isna()].to_dict("records"):
+        counts, limit = tables.histogram(weights[row["weight"]])
+        rows.append({**row, "path": spark(counts), "bins": len(counts), "limit": limit})
+    return rows
+
+
+def head_norms(table):
+    """{"names", "rows"}: the norm of each head's part of W_Q, W_K, W_V and W_O."""
+    own = table[table["head"].notna()]
+    names = list(dict.fromkeys(own["weight"]))
+    return {"names": names, "rows": [{"head": int(head), "norms": group["norm"].tolist()}
+                                     for head, group in own.groupby("head", sort=True)]}
+
+
+def summary(layer, heads):
+    """What was found in this layer, in one sentence. heads: [(head name, verdict)]."""
+    found = [f"{name} ({words.verdict_words(verdict)})" for name, verdict in heads if verdict]
+    return f"Found here: {words.listing(found)}." if found else "No head of this layer got a verdict."
+
+
+def layer_page(layer, pattern, labels, repeats, on_text, weights, facts, files):
+    """The page of one layer, as text.
+
+    pattern: [head, query, key]; labels: [pos]; repeats, on_text: the layer's rows of the two tables of heads;
+    weights: {name: tensor}; facts: see `report.facts`; files: [(path, what it is)].
+    """
+    n = pattern.shape[-1]
+    block = cells.block_size(n)
+    links = tables.link_table(pattern, labels, layer)
+    shares = tables.first_token_shares(pattern).tolist()
+    table = tables.weight_table(weights, layer)
+    heads = []
+    for head, (own, text) in enumerate(zip(repeats.to_dict("records"), on_text.to_dict("records"), strict=True)):
+        name = words.head_name(layer, head)
+        aria = (f"Attention of head {name} over {words.plural(n, 'token')}: {words.percent(shares[head])} on the first "
+                "token. Strongest other links: " + "; ".join(links[links["head"] == head]["words"].head(3)))
+        grid = picture(cells.pool(cells.mask(pattern[head]), block), labels, labels, f"grid-L{layer}H{head}", aria,
+                       rows="by-token", columns="by-token")
+        heads.append({"head": head, "picture": grid, "verdict": own["verdict"], "scores": score_rows(own, text),
+                      "links": link_rows(links, labels, head), "first_token": shares[head]})
+    names = {words.head_name(layer, head): share for head, share in enumerate(shares)}
+    return render("layer.html", facts, here=layer, heads=heads, block=block, files=files,
+                  summary=summary(layer, [(words.head_name(layer, h["head"]), h["verdict"]) for h in heads]),
+                  first_token=words.first_token_words(names), weights=weight_rows(weights, table),
+                  head_norms=head_norms(table), thin=thinning("by-token", n),
+                  data=script_json({"labels": labels, "maps": {}}))

@@ -1,0 +1,129 @@
+"""`report`: a model and a text become a folder of pages, figures and tables that opens anywhere."""
+
+import math
+from functools import partial
+from pathlib import Path
+
+from .. import __version__, checks, record
+from ..checkpoint import tokens
+from ..findings.table import heads
+from ..model.tracing import trace
+from . import figures, presets, tables, words
+from .html import page_name
+from .index import index_page
+from .layer import layer_page
+
+MOST_TOKENS = 200       # beyond, attention.csv is left out: it grows with the square
+
+
+def report(model, text=None, *, ids=None, out="reports/report", bos=False, check=True, period=None, seed=0, progress=None):
+    """Write the report of one text and return its folder.
+
+    It holds index.html, a page for each layer, figures/ (PNG and SVG), tables/ (CSV) and run.json; every page opens from
+    disk. `check=False` leaves the proof out, and the page says 'not checked'. `period` and `seed`: the repeated random
+    tokens that the heads are scored on, as for `heads`. `progress`: any wrapper like tqdm.
+
+    Raises TextError as `trace`, ArgumentError as `heads`, OutputError where the folder cannot be written.
+    """
+    record.refuse_foreign(out)
+    traced = trace(model, text, ids=ids, bos=bos, progress=progress)
+    found = traced.ids.tolist()
+    repeats = heads(model, period=period, bos=bos, seed=seed, progress=progress)
+    on_text = heads(model, ids=found, seed=seed)
+    proof = checks.check(model, ids=found, progress=progress) if check else None
+    run = record.run_record(model, "report", text=text, ids=found, bos=bos, check=check, period=repeats.attrs["period"],
+                            seed=seed, kernel="grid")
+    run["proof"] = proof.attrs["verdict"] if check else "not checked"
+    weights = [layer_weights(block) for block in model.weights.blocks]
+    token_table = tables.token_table(traced.ids, traced.labels, traced.texts, traced.logits,
+                                     lambda token: tokens.labels(model, [token])[0])
+    shared = facts(model, traced, text, token_table)
+    with record.folder(out) as folder:
+        write_tables(folder / "tables", traced.pattern, traced.labels, token_table, repeats, on_text, proof, weights)
+        write_figures(folder / "figures", traced.pattern, traced.labels, repeats, on_text, shared, progress)
+        write_pages(folder, traced, token_table, repeats, on_text, proof, weights, shared, text)
+        record.write_text(folder / "run.json", record.to_json(run) + "\n")
+    return Path(out)
+
+
+def facts(model, traced, text, token_table):
+    """What all pages of a report share, as plain values."""
+    config = model.config
+    loss = token_table["loss"].mean()
+    return {"model": model.files.source, "release": model.release, "n_layer": config.n_layer, "n_head": config.n_head,
+            "dtype": model.dtype, "device": model.device, "version": __version__, "n_tokens": len(traced.ids),
+            "bos": traced.bos, "mean_loss": loss, "blind_loss": math.log(config.vocab_size),
+            "shown_text": words.headline(text if text is not None else "".join(traced.texts) or " ".join(traced.labels)),
+            "full_attention": len(traced.ids) <= MOST_TOKENS}
+
+
+def layer_weights(block):
+    """{name: tensor} of one layer, in the order of the computation."""
+    names = ("ln_1_weight", "ln_1_bias", "W_Q", "b_Q", "W_K", "b_K", "W_V", "b_V", "W_O", "b_O", "ln_2_weight", "ln_2_bias",
+             "W_in", "b_in", "W_out", "b_out")
+    return {name: getattr(block, name) for name in names}
+
+
+def write_tables(folder, pattern, labels, token_table, repeats, on_text, proof, weights):
+    """All tables as CSV."""
+    import pandas as pd
+    folder.mkdir()
+    links = pd.concat([tables.link_table(grid, labels, layer) for layer, grid in enumerate(pattern)])
+    parts = pd.concat([tables.weight_table(each, layer) for layer, each in enumerate(weights)])
+    named = {"tokens": token_table, "heads_repeats": repeats, "heads_text": on_text, "links": links, "weights": parts}
+    if proof is not None:
+        named["check"] = proof
+    if len(labels) <= MOST_TOKENS:
+        named["attention"] = pd.concat([tables.attention_table(grid, layer) for layer, grid in enumerate(pattern)])
+    for name, table in named.items():
+        record.to_csv(table, folder / f"{name}.csv")
+
+
+def write_figures(folder, pattern, labels, repeats, on_text, shared, progress=None):
+    """A figure of each layer and of the scores, as PNG and SVG."""
+    folder.mkdir()
+    drawn = [(page_name(n, len(pattern)).removesuffix(".html"),
+              partial(figures.layer_figure, grid, labels, f"{shared['model']}, layer {n}", n))
+             for n, grid in enumerate(pattern)]
+    drawn += [(f"scores_{name}", partial(figures.score_figure, table, f"{shared['model']}, scores on {what}"))
+              for name, table, what in (("repeats", repeats, "repeated random tokens"), ("text", on_text, "this text"))]
+    for stem, draw in progress(drawn, total=len(drawn), desc="figures") if progress is not None else drawn:
+        for kind, data in figures.files(draw).items():
+            (folder / f"{stem}.{kind}").write_bytes(data)
+
+
+def write_pages(folder, traced, token_table, repeats, on_text, proof, weights, shared, text):
+    """The overview and a page for each layer."""
+    question = presets.question_of(text)
+    answer = question and (question, tables.question_table(traced.pattern, traced.texts, question))
+    record.write_text(folder / "index.html", index_page(
+        token_table, traced.pattern, repeats, on_text, proof, shared, index_files(shared, proof is not None), answer))
+    for layer, grid in enumerate(traced.pattern):
+        record.write_text(folder / page_name(layer, shared["n_layer"]), layer_page(
+            layer, grid, traced.labels, repeats[repeats["layer"] == layer], on_text[on_text["layer"] == layer],
+            weights[layer], shared, layer_files(layer, shared)))
+
+
+def index_files(shared, checked):
+    """[(path, what it is)] of the files that belong to the whole report."""
+    found = [("tables/tokens.csv", "tokens, losses, next tokens"),
+             ("tables/heads_repeats.csv", "scores on repeats, with spread, control and verdict"),
+             ("tables/heads_text.csv", "scores on this text"), ("tables/links.csv", "the strongest links of each head"),
+             ("tables/weights.csv", "the weights of each layer in numbers")]
+    found += [("tables/check.csv", "the proof, place by place")] if checked else []
+    found += attention_file(shared)
+    found += [(f"figures/scores_{name}.{kind}", f"the maps, {kind.upper()}") for name in ("repeats", "text")
+              for kind in ("png", "svg")]
+    return [*found, ("run.json", "command, versions, model, seeds")]
+
+
+def layer_files(layer, shared):
+    """[(path, what it is)] of the files that belong to one layer."""
+    stem = page_name(layer, shared["n_layer"]).removesuffix(".html")
+    return [(f"figures/{stem}.png", "this layer, PNG"), (f"figures/{stem}.svg", "this layer, SVG"), *attention_file(shared),
+            ("tables/links.csv", "the strongest links"), ("tables/weights.csv", "the weights in numbers")]
+
+
+def attention_file(shared):
+    """attention.csv where it was written."""
+    return [("tables/attention.csv", "every weight, exact")] if shared["full_attention"] else []

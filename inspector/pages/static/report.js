@@ -1,0 +1,77 @@
+// Reads a grid cell under the pointer or the arrow keys out of the picture itself. The page works without it.
+"use strict";
+(() => {
+  /** @type {{labels: string[], maps: Object<string, (number|null)[][]>}} */
+  const data = JSON.parse(document.getElementById("page-data").textContent);
+
+  /** The weights of a picture: level / 255 is the square root; null is masked. @param {HTMLImageElement} image */
+  function weights(image) {
+    const canvas = document.createElement("canvas");
+    canvas.width = image.naturalWidth;
+    canvas.height = image.naturalHeight;
+    const context = canvas.getContext("2d", { willReadFrequently: true });
+    context.drawImage(image, 0, 0);
+    const pixels = context.getImageData(0, 0, canvas.width, canvas.height).data;
+    return (row, column) => {
+      const at = 4 * (row * canvas.width + column);
+      return pixels[at + 3] ? (pixels[at] / 255) ** 2 : null;
+    };
+  }
+
+  /** A label as in the sentences: without the mark of its leading space. @param {string} label */
+  const bare = label => label.length > 1 && label.startsWith("·") ? label.slice(1) : label;
+
+  for (const plot of document.querySelectorAll(".plot")) {
+    const cells = plot.querySelector(".cells"), image = cells.querySelector("img");
+    const readout = plot.parentElement.querySelector(".readout");
+    const rows = Number(plot.dataset.rows), columns = Number(plot.dataset.columns);
+    const exact = data.maps[plot.id];
+    const cursor = document.createElement("div");
+    cursor.className = "cursor";
+    let read = null, row = 0, column = 0;
+
+    /** The sentence under the grid for one cell. */
+    function sentence() {
+      if (exact) {
+        const value = exact[row][column];
+        return [`${row}.${column}`, value === null ? "–" : value.toFixed(3)];
+      }
+      read ??= weights(image);
+      const block = Math.ceil(rows / image.naturalHeight);
+      const weight = read(Math.floor(row / block), Math.floor(column / block));
+      const pair = `“${bare(data.labels[row])}” ${row} → “${bare(data.labels[column])}” ${column}`;
+      return [pair, weight === null || column > row ? "masked" : (block > 1 ? "up to " : "≈ ") + weight.toFixed(2)];
+    }
+
+    function show(newRow, newColumn) {
+      row = Math.max(0, Math.min(rows - 1, newRow));
+      column = Math.max(0, Math.min(columns - 1, newColumn));
+      cursor.style.setProperty("--row", row);
+      cursor.style.setProperty("--column", column);
+      if (!cursor.parentElement) cells.append(cursor);
+      const [what, value] = sentence(), strong = document.createElement("b");
+      strong.textContent = value;
+      readout.replaceChildren(what + "  ", strong);
+    }
+
+    function clear() {
+      cursor.remove();
+      readout.textContent = "\u00a0";
+    }
+
+    cells.addEventListener("pointermove", event => {
+      const box = cells.getBoundingClientRect();
+      show(Math.floor((event.clientY - box.top) / box.height * rows),
+           Math.floor((event.clientX - box.left) / box.width * columns));
+    });
+    cells.addEventListener("pointerleave", clear);
+    cells.addEventListener("blur", clear);
+    cells.addEventListener("focus", () => { if (cells.matches(":focus-visible")) show(row, column); });
+    cells.addEventListener("keydown", event => {
+      const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      show(row + step[0], column + step[1]);
+    });
+  }
+})();

@@ -1,0 +1,146 @@
+"""Tensors to tables: tokens and their losses, links, weights, the question of a preset, the proof in short.
+
+DataFrames out, for the pages and for CSV alike. Axis names as in `inspector.model`.
+"""
+
+import pandas as pd
+import torch
+
+from . import words
+
+NEXT = 5            # next tokens shown for each position
+
+
+def token_table(ids, labels, texts, logits, label_of):
+    """A row a token: position, id, token, label, loss, and the five most likely next tokens with their probabilities.
+
+    ids: [pos]; logits: [pos, vocab]; label_of: id -> label. `loss` is -ln p(this token | those before), in nats, so
+    position 0 has none. Columns next_1, next_1_id, next_1_p, ...; fewer where the vocabulary is smaller.
+    """
+    ids, logits = ids.cpu(), logits.detach().to("cpu", torch.float64)
+    log_p = logits.log_softmax(-1)                                                           # [pos, vocab]
+    loss = [float("nan"), *(-log_p[:-1].gather(-1, ids[1:, None]).squeeze(-1)).tolist()]
+    # Sorted whole and stable: equal logits come in the order of their ids, on every machine.
+    top = log_p.sort(dim=-1, descending=True, stable=True)
+    table = pd.DataFrame({"position": range(len(ids)), "id": ids.tolist(), "token": list(texts), "label": list(labels),
+                          "loss": loss})
+    for n in range(min(NEXT, log_p.shape[-1])):
+        chosen = top.indices[:, n].tolist()
+        table[f"next_{n + 1}"] = [label_of(i) for i in chosen]
+        table[f"next_{n + 1}_id"] = chosen
+        table[f"next_{n + 1}_p"] = top.values[:, n].exp().tolist()
+    return table
+
+
+def link_table(pattern, labels, layer, count=10):
+    """The strongest links of each head whose key is neither the first token nor the query itself, strongest first.
+
+    pattern: [head, query, key]. Columns layer, head, rank, query, key, weight, words. Equal weights: earlier query
+    first, then earlier key. Links of weight 0 are none.
+    """
+    n = pattern.shape[-1]
+    open_cells = torch.ones(n, n, dtype=torch.bool).tril(-1)
+    open_cells[:, :1] = False
+    query, key = open_cells.nonzero(as_tuple=True)                                           # in reading order
+    rows = []
+    for head, grid in enumerate(pattern.detach().cpu()):
+        order = grid[query, key].sort(descending=True, stable=True)
+        for rank, (weight, at) in enumerate(zip(order.values[:count].tolist(), order.indices[:count].tolist(),
+                                                strict=True), 1):
+            if weight > 0:
+                i, j = int(query[at]), int(key[at])
+                rows.append((layer, head, rank, i, j, weight, words.link(labels[i], labels[j], weight)))
+    return pd.DataFrame(rows, columns=["layer", "head", "rank", "query", "key", "weight", "words"])
+
+
+def first_token_shares(pattern):
+    """Mean weight on the first token over queries 1.. for each head: [..., query, key] -> [...]; NaN for one token."""
+    return pattern[..., 1:, 0].mean(-1)
+
+
+def attention_table(pattern, layer):
+    """Every weight of a layer that survives the mask: layer, head, query, key, weight. pattern: [head, query, key]."""
+    n_head, n, _ = pattern.shape
+    query, key = torch.tril_indices(n, n)
+    heads = torch.arange(n_head).repeat_interleave(len(query))
+    return pd.DataFrame({"layer": layer, "head": heads.numpy(), "query": query.repeat(n_head).numpy(),
+                         "key": key.repeat(n_head).numpy(),
+                         "weight": pattern[:, query, key].flatten().detach().cpu().numpy()})
+
+
+def weight_table(weights, layer):
+    """A row a weight: layer, weight, shape, numbers, norm (Frobenius), mean, std, smallest, largest.
+
+    weights: {name: tensor}. A matrix with a head axis has a row more for each head, `W_Q 0.3`, with its own norm.
+    """
+    rows = []
+    for name, tensor in weights.items():
+        values = tensor.detach().to("cpu", torch.float64)
+        parts = [(name, None, values)]
+        if name in ("W_Q", "W_K", "W_V", "W_O"):
+            parts += [(name, head, part) for head, part in enumerate(values)]
+        for _, head, part in parts:
+            rows.append((layer, name, head, " x ".join(map(str, part.shape)), part.numel(), float(part.norm()),
+                         float(part.mean()), float(part.std(correction=0)), float(part.min()), float(part.max())))
+    table = pd.DataFrame(rows, columns=["layer", "weight", "head", "shape", "numbers", "norm", "mean", "std", "smallest",
+                                        "largest"])
+    return table.astype({"head": "Int64"})
+
+
+def histogram(tensor, bins=40):
+    """(counts, limit): how the values lie between -limit and +limit, the largest absolute value. counts: [bins]."""
+    values = tensor.detach().to("cpu", torch.float64).flatten()
+    limit = float(values.abs().max()) or 1.0
+    return torch.histc(values, bins=bins, min=-limit, max=limit).long().tolist(), limit
+
+
+def find_word(texts, word, last=False):
+    """Positions of the tokens that spell a word's first (or last) occurrence in a text; empty where there is none.
+
+    texts: the tokens' own texts, which join to the whole. A word stands between characters that are no letters.
+    """
+    whole = "".join(texts)
+    places = [at for at in range(len(whole)) if whole.startswith(word, at)
+              and not whole[at - 1:at].isalnum() and not whole[at + len(word):at + len(word) + 1].isalnum()]
+    if not places:
+        return []
+    start = places[-1 if last else 0]
+    found, at = [], 0
+    for position, text in enumerate(texts):
+        if at < start + len(word) and at + len(text) > start and (at + len(text)) > at:
+            found.append(position)
+        at += len(text)
+    return found
+
+
+def question_table(pattern, texts, question):
+    """(table, query position, {key word: positions}): how much each head looks from the query word at each key word.
+
+    pattern: [layer, head, query, key]. A word in several tokens is read at its last one and looked at in all of them:
+    their weights are summed. None where a word is not in the text before the query.
+    """
+    query = find_word(texts, question.query, last=True)
+    keys = {word: find_word(texts, word) for word in question.keys}
+    if not query or not all(keys.values()) or any(max(at) >= query[-1] for at in keys.values()):
+        return None
+    n_layer, n_head = pattern.shape[:2]
+    table = pd.DataFrame({"layer": [n for n in range(n_layer) for _ in range(n_head)],
+                          "head": list(range(n_head)) * n_layer})
+    for word, positions in keys.items():
+        table[word] = pattern[:, :, query[-1], positions].sum(-1).flatten().detach().cpu().double().numpy()
+    return table, query[-1], keys
+
+
+def proof_table(check):
+    """The proof in short: a row for each part and quantity with its largest difference, in its bound's measure.
+
+    Columns part, quantity, places (how many were compared), difference and bound (of the place nearest its bound),
+    share (difference / bound), verdict.
+    """
+    share = (check["difference"] / check["bound"]).where(check["bound"] > 0)
+    rows = []
+    for (part, quantity), group in check.assign(share=share).groupby(["part", "quantity"], sort=False):
+        worst = group.loc[group["share"].fillna(-1).idxmax()]
+        verdict = "passed" if (group["verdict"] == "passed").all() else "failed"
+        rows.append((part, quantity, len(group), worst["difference"], worst["bound"], worst["share"], verdict))
+    return pd.DataFrame(rows, columns=["part", "quantity", "places", "difference", "bound", "share", "verdict"])

@@ -1,0 +1,119 @@
+"""Numbers and findings as words: the names of the scores, links, shares, sentences. Plain text; escaping is the page's."""
+
+import math
+import unicodedata
+from typing import NamedTuple
+
+
+class Score(NamedTuple):
+    """How a score is named on the pages. `column` is its column in the table of heads."""
+
+    column: str
+    title: str
+    means: str
+
+
+# As defined in findings.scores; entropy is shown relative to its largest value, so that all maps run from 0 to 1.
+SCORES = (
+    Score("previous_token", "previous token", "weight on the token just before"),
+    Score("current_token", "current token", "weight on the token itself"),
+    Score("first_token", "first token", "weight on the first token"),
+    Score("duplicate_token", "duplicate token", "weight on earlier copies of the same token"),
+    Score("induction", "induction", "weight on what followed earlier copies of the same token"),
+    Score("entropy_relative", "spread", "entropy over that of even attention: 0 one token, 1 all alike"),
+)
+TITLES = {score.column: score.title for score in SCORES}
+
+HINT = ("A grid shows where one head puts its weight while it writes into each token's vector: a hint about one step. "
+        "It does not show what the values there held, what the other heads or the later layers did with them, nor "
+        "whether the prediction depends on them.")
+PAPERS = ("Sarthak Jain and Byron C. Wallace, “Attention is not Explanation”, NAACL 2019",
+          "Sarah Wiegreffe and Yuval Pinter, “Attention is not not Explanation”, EMNLP 2019")
+
+
+def head_name(layer, head):
+    """5.1: layer.head, from 0."""
+    return f"{layer}.{head}"
+
+
+def number(value, digits=2):
+    """A number for a table; a dash where there is none, `<0.01` for one that would round to nothing."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if 0 < value < 0.5 * 10 ** -digits:
+        return f"<{10 ** -digits:.{digits}f}"
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def scientific(value):
+    """3.1e-14: for differences and bounds."""
+    return "–" if value is None or not math.isfinite(value) else "0" if value == 0 else f"{value:.1e}"
+
+
+def percent(value):
+    """38 %; a dash where there is none."""
+    return "–" if value is None or not math.isfinite(value) else f"{100 * value:.0f} %"
+
+
+def count(value):
+    """1,234,567."""
+    return f"{value:,}"
+
+
+def bare(label):
+    """A token's label without the mark of its leading space, where anything else is left."""
+    return label[1:] if label.startswith("·") and len(label) > 1 else label
+
+
+def headline(text, most=280):
+    """A text as a title: at most `most` characters, with what is no visible character named by its number."""
+    shown = text if len(text) <= most else text[:most].rstrip() + " …"
+    return "".join(c if unicodedata.category(c) not in ("Cc", "Cs", "Cf", "Co", "Cn") or c in "\n\t\u200d\u200c"
+                   else f"⟨U+{ord(c):04X}⟩" for c in shown)
+
+
+def link(query, key, weight):
+    """One link in words. Example: link("·it", "·animal", 0.41) is '"it" -> "animal" 0.41'."""
+    return f'"{bare(query)}" -> "{bare(key)}" {number(weight)}'
+
+
+def listing(items):
+    """a; a and b; a, b and c."""
+    items = list(items)
+    return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1] if items else ""
+
+
+def plural(n, word):
+    """1 head, 2 heads, no head."""
+    return f"{'no' if n == 0 else count(n)} {word}{'s' if n > 1 else ''}"
+
+
+def verdict_words(verdict):
+    """["previous_token", "induction"] -> "previous token, induction"."""
+    return ", ".join(TITLES.get(name, name.replace("_", " ")) for name in verdict)
+
+
+def first_token_words(shares):
+    """How much of each query's weight rests on the first token. shares: {head name: mean share over queries 1..}."""
+    known = {name: share for name, share in shares.items() if math.isfinite(share)}
+    if not known:
+        return "The text is a single token, which can only look at itself."
+    mean = sum(known.values()) / len(known)
+    most, least = max(known, key=known.get), min(known, key=known.get)
+    return (f"On this text {percent(mean)} of the layer's weight rests on the first token, from {percent(known[least])} "
+            f"in {least} to {percent(known[most])} in {most}.")
+
+
+def question_words(question, table, uniform):
+    """The answer to a question in one or two sentences.
+
+    table: rows with layer, head and a column for each of the question's keys, the weight that query puts on it;
+    uniform: the weight that even attention would put on the first key.
+    """
+    key = question.keys[0]
+    best = table.sort_values([key, "layer", "head"], ascending=[False, True, True], kind="stable").head(3)
+    named = [f"{head_name(int(row.layer), int(row.head))} ({number(getattr(row, key))})"
+             for row in best[["layer", "head", key]].itertuples(index=False)]
+    above = int((table[key] > 2 * uniform).sum())
+    return (f"Most in {listing(named)}. Even attention would give {number(uniform)}; {plural(above, 'head')} of "
+            f"{len(table)} give{'s' if above == 1 else ''} more than twice that.")
