@@ -3,27 +3,27 @@
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 
 from ..errors import ArgumentError
 from . import config as configs
+from .reading import read_weights
 from .releases import RELEASES
-from .source import Files, find
-from .tokens import read_tokenizer
-from .reading import read_weights, weight_files
+from .source import Files, find, weight_files
+from .tokens import Tokenizer, read_tokenizer
+from .weights import Weights
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Model:
     """A GPT-2 ready to run. dtype and device belong to the weights; no other function takes them."""
 
     config: configs.Config
-    weights: Any                   # model.forward.Weights
-    tokenizer: Any                 # checkpoint.tokens.Tokenizer, or None
+    weights: Weights
+    tokenizer: Tokenizer | None
     files: Files
     raw_config: dict               # config.json as it stands
     dtype: str
@@ -41,9 +41,9 @@ class Model:
 
     @cached_property
     def release(self):
-        """Which known release the weights are, by their hash; None for any other file."""
-        names = [RELEASES.get(digest) for digest in self.sha256.values()]
-        return names[0] if len(names) == 1 else None
+        """Which known release the weights file is, by its hash; None for any other file, and for shards."""
+        digests = list(self.sha256.values())
+        return RELEASES.get(digests[0]) if len(digests) == 1 else None
 
 
 def _digest(path):
@@ -55,19 +55,23 @@ def load(source, *, dtype="float32", device="cpu"):
     """A Model from `demo`, `planted`, a hub id, a checkpoint folder, or a weights file beside its config.json.
 
     dtype: float32 (default), float64 (for proofs), bfloat16 or float16 (fast, coarse). Safetensors already in that
-    dtype are memory-mapped, not copied. Only a hub id ever looks at the network, through huggingface_hub's cache, and
-    HF_HUB_OFFLINE=1 forbids it.
+    dtype are memory-mapped, not copied. Only a hub id ever looks at the network, and only for what huggingface_hub's
+    cache does not hold; HF_HUB_OFFLINE=1 forbids it.
 
     Raises SourceError (not found, unreadable), ConfigError (not GPT-2's arithmetic), WeightsError (incomplete,
     misshapen, not finite), ArgumentError (dtype, device).
     """
     name = str(dtype).removeprefix("torch.")
     if name not in DTYPES:
-        raise ArgumentError(f"dtype is {dtype!r}; expected one of {', '.join(DTYPES)}")
+        raise ArgumentError(f"dtype is {str(dtype)[:80]!r}; expected one of {', '.join(DTYPES)}")
     try:
-        torch.empty(0, device=device)
+        usable = not torch.empty(0, dtype=DTYPES[name], device=device).is_meta
+        reason = "it holds no numbers"
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise ArgumentError(f"device {device!r} cannot be used here: {str(error).splitlines()[0][:200]}") from error
+        usable, reason = False, str(error).splitlines()[0][:200]
+    if not usable:
+        raise ArgumentError(f"device {str(device)[:80]!r} cannot be used here: {reason}; expected cpu, or cuda or mps where "
+                            "there is one")
     files = find(source)
     config, raw = configs.read(files.config)
     weights = read_weights(files, config, dtype=DTYPES[name], device=device)

@@ -1,10 +1,12 @@
 """Text to ids, and ids to labels a person can read.
 
 Tokenizing is the `tokenizers` library's. What is added here: BOS by a switch, never doubled; and labels, in which
-white space is visible, invisible characters are named, and a character that the tokenizer cut into bytes is shown whole on
-each of its pieces (`😀[1/3]`).
+white space is visible, invisible characters are named, and a character that the tokenizer cut into bytes is shown whole
+on each of its pieces (`😀[1/3]`).
 """
 
+import operator
+import re
 import unicodedata
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +16,10 @@ from typing import Any
 from ..errors import SourceError, TextError
 
 VISIBLE = {" ": "·", "\n": "⏎", "\t": "⇥", "\r": "␍", "\u00a0": "⍽", "\u3000": "□"}
+SIGNS = {*VISIBLE.values(), "◌", "⟨"}       # these mean something in a label, so the characters themselves are numbered
+UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp")
+# Characters without ink in other categories (Unicode's Default_Ignorable_Code_Point, and the empty Braille cell).
+BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 
 
 def _byte_alphabet():
@@ -30,13 +36,12 @@ BYTES = _byte_alphabet()
 
 
 def visible(character):
-    """One character as it can be seen: white space as a sign, control and format characters by their number."""
+    """One character as it can be seen: white space as a sign, what has no ink (or is such a sign) by its number."""
     if character in VISIBLE:
         return VISIBLE[character]
-    category = unicodedata.category(character)
-    if category in ("Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"):
+    if character in SIGNS or unicodedata.category(character) in UNSEEN or BLANK.match(character):
         return f"⟨U+{ord(character):04X}⟩"
-    return "◌" + character if category in ("Mn", "Me") else character
+    return character
 
 
 def characters(data):
@@ -55,7 +60,10 @@ def characters(data):
 
 
 def labels_of(pieces):
-    """A label for each token, given the bytes of each: list of bytes -> list of str, never empty strings."""
+    """A label for each token, given the bytes of each: list of bytes -> list of str, never empty strings.
+
+    A byte that is part of no character is ⟨FF⟩; a combining mark that begins a label sits on ◌.
+    """
     data = b"".join(pieces)
     starts, at = [], 0
     for piece in pieces:
@@ -72,7 +80,8 @@ def labels_of(pieces):
                 labels[token] += visible(character)
             else:
                 labels[token] += f"{visible(character)}[{part}/{len(owners)}]"
-    return [label or "⟨empty⟩" for label in labels]
+    marked = ["◌" + label if label and unicodedata.category(label[0])[0] == "M" else label for label in labels]
+    return [label or "⟨empty⟩" for label in marked]
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,9 @@ class Tokenizer:
     inner: Any
 
     def encode(self, text):
-        """Ids of a text, nothing added. Raises TextError for text that is no UTF-8."""
+        """Ids of a text, nothing added. Raises TextError for what is no text, or no UTF-8."""
+        if not isinstance(text, str):
+            raise TextError(f"the text is a {type(text).__name__}; expected a str")
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
@@ -113,34 +124,39 @@ class Tokenizer:
         return [f"[{i}]" if piece is None else label for i, piece, label in zip(ids, known, labels, strict=True)]
 
     def texts(self, ids):
-        """The text of each id alone; bytes that are no whole character as \\xNN."""
+        """The text of each id alone; bytes that are no whole character are written as a backslash, x and two digits."""
         return [(self.bytes_of(i) or b"").decode("utf-8", "backslashreplace") for i in ids]
 
 
 def read_tokenizer(files):
-    """The Tokenizer of a checkpoint: tokenizer.json, else vocab.json with merges.txt, else None."""
+    """The Tokenizer of a checkpoint: tokenizer.json, else vocab.json with merges.txt, else None. Raises SourceError."""
     if files.tokenizer is None and files.vocab is None:
         return None
     import tokenizers
-    path = files.tokenizer or files.vocab
     try:
-        if files.tokenizer:
-            inner = tokenizers.Tokenizer.from_file(str(files.tokenizer))
-        else:
-            inner = byte_level(files.vocab, files.merges)
+        inner = (tokenizers.Tokenizer.from_file(str(files.tokenizer)) if files.tokenizer
+                 else byte_level(files.vocab, files.merges))
     except Exception as error:               # the library raises bare Exception for every fault in the file
-        raise SourceError(f"{path} is not a valid tokenizer: {error}") from error
-    # Padding or truncation saved with a tokenizer would change a text silently.
+        reason = " ".join(str(error).split())[:300]
+        raise SourceError(f"{files.tokenizer or files.vocab} is not a valid tokenizer: {reason}") from error
+    # Padding, truncation or BPE dropout saved with a tokenizer would change a text silently.
     inner.no_padding()
     inner.no_truncation()
+    if getattr(inner.model, "dropout", None):
+        inner.model.dropout = None
     return Tokenizer(inner)
 
 
 def byte_level(vocab: Path, merges: Path):
-    """GPT-2's byte-level BPE from its two files, with <|endoftext|> as the one special token where it is in the vocabulary."""
+    """GPT-2's byte-level BPE from its two files, with <|endoftext|> special where it is in the vocabulary.
+
+    Raises SourceError when the vocabulary lacks a byte: a text with that byte would lose it without a word.
+    """
     import tokenizers
     from tokenizers import decoders, models, pre_tokenizers
     inner = tokenizers.Tokenizer(models.BPE.from_file(str(vocab), str(merges)))
+    if absent := [byte for letter, byte in BYTES.items() if inner.token_to_id(letter) is None]:
+        raise SourceError(f"{len(absent)} of the 256 bytes are not in the vocabulary")
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
     if inner.token_to_id("<|endoftext|>") is not None:
@@ -151,11 +167,19 @@ def byte_level(vocab: Path, merges: Path):
 def parse_ids(text):
     """Ids written with spaces or commas between them -> list of int. Raises TextError."""
     words = text.replace(",", " ").split()
+    if bad := [word for word in words if not re.fullmatch(r"-?[0-9]{1,18}", word)]:
+        raise TextError(f"the ids hold {bad[0][:40]!r}; expected whole numbers such as \"464 3797 3332\"")
+    return [int(word) for word in words]
+
+
+def _row(ids):
+    """Ids in any form (list, tensor, array, text of numbers) as a list of int. Raises TextError."""
+    if isinstance(ids, str):
+        return parse_ids(ids)
     try:
-        return [int(word) for word in words]
-    except ValueError:
-        bad = next(word for word in words if not word.removeprefix("-").isdecimal())
-        raise TextError(f"--ids holds {bad[:40]!r}; expected whole numbers such as \"464 3797 3332\"") from None
+        return [operator.index(i) for i in (ids.tolist() if hasattr(ids, "tolist") else ids)]
+    except TypeError:
+        raise TextError(f"the ids are {' '.join(repr(ids).split())[:80]}; expected one row of whole numbers") from None
 
 
 def encode(model, text=None, *, ids=None, bos=False):
@@ -164,28 +188,25 @@ def encode(model, text=None, *, ids=None, bos=False):
     Raises TextError for both or neither of text and ids, an empty text, no tokenizer, no BOS id, ids outside the
     vocabulary.
     """
+    size, bos_id = model.config.vocab_size, model.config.bos_token_id
     if (text is None) == (ids is None):
         raise TextError("give either a text or ids" + (", not both" if text is not None else ""))
-    if ids is None:
-        if model.tokenizer is None:
-            raise TextError(f"{model.files.source} has no tokenizer (no tokenizer.json, no vocab.json with merges.txt): "
-                            "give ids instead (--ids \"464 3797 3332\")")
-        found = model.tokenizer.encode(text)
+    if ids is not None:
+        found = _row(ids)
+    elif model.tokenizer is None:
+        raise TextError(f"{model.files.source} has no tokenizer (no tokenizer.json, no vocab.json with merges.txt): "
+                        "give ids instead (--ids \"464 3797 3332\")")
     else:
-        found = [int(i) for i in (ids.tolist() if hasattr(ids, "tolist") else ids)]
+        found = model.tokenizer.encode(text)
     if bos:
-        bos_id = model.config.bos_token_id
-        if bos_id is None or not 0 <= bos_id < model.config.vocab_size:
-            raise TextError(f"this model has no BOS token inside its vocabulary (bos_token_id {bos_id}, vocabulary "
-                            f"{model.config.vocab_size})")
-        if found[:1] != [bos_id]:
-            found = [bos_id, *found]
+        if bos_id is None or not 0 <= bos_id < size:
+            raise TextError(f"this model has no BOS token inside its vocabulary (bos_token_id {bos_id}, vocabulary {size})")
+        found = found if found[:1] == [bos_id] else [bos_id, *found]
     if not found:
         raise TextError("the text is empty: there is no token to look at")
-    outside = sorted({i for i in found if not 0 <= i < model.config.vocab_size})
-    if outside:
+    if outside := sorted({i for i in found if not 0 <= i < size}):
         shown = ", ".join(map(str, outside[:10])) + (", ..." if len(outside) > 10 else "")
-        raise TextError(f"ids outside the vocabulary of {model.config.vocab_size}: {shown}")
+        raise TextError(f"ids outside the vocabulary of {size}: {shown}")
     return found
 
 

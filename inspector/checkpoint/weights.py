@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Block:
     """The weights of one layer. Matrices stand as x @ W; a head's slice is a view, never a copy."""
 
@@ -23,7 +23,7 @@ class Block:
     b_out: torch.Tensor           # [d_model]
 
     def _part(self, index):
-        n_head, d_head, d_model = self.W_O.shape
+        n_head, d_head, _ = self.W_O.shape
         columns = slice(index * n_head * d_head, (index + 1) * n_head * d_head)
         weight = self.W_QKV[:, columns].unflatten(1, (n_head, d_head)).transpose(0, 1)       # [head, d_model, d_head]
         return weight, self.b_QKV[columns].unflatten(0, (n_head, d_head))                    # [head, d_head]
@@ -59,7 +59,7 @@ class Block:
         return self._part(2)[1]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Weights:
     """All weights of a model."""
 
