@@ -184,5 +184,5 @@ def _fetched(repo, file, revision=None):
         reason, cause = "the hub has no such repository, or it is not public", error
     except Exception as error:                        # connection errors come from whichever HTTP library is in use
         reason, cause = f"it cannot be fetched from the hub ({type(error).__name__}: {str(error).strip()[:200]})", error
-    raise SourceError(f"{repo!r} is no file or folder here, {file} of it is not in the Hugging Face cache, and "
+    raise SourceError(f"{repo!r} is no file or folder here, its {file} is not in the Hugging Face cache, and "
                       f"{' '.join(reason.split())} {KINDS}") from cause
