@@ -6,6 +6,7 @@ used. Layout: facts of `openai-community/gpt2` (160 tensors, Conv1D matrices sto
 
 import pickle
 import re
+import warnings
 import zipfile
 
 import torch
@@ -23,11 +24,12 @@ def read_tensors(path):
     """{name as stored: tensor} of one file. Safetensors are memory-mapped: no copy is made in memory."""
     read = _read_safetensors if path.name.endswith(".safetensors") else _read_pickle
     try:
+        path.open("rb").close()       # for the system's own reason: safetensors calls what it may not open absent
         return read(path)
     except SourceError:
         raise
     except Exception as error:        # a broken file raises nearly anything; the reader's own words say what is wrong
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())[:300] or type(error).__name__
         raise SourceError(f"{path} cannot be read: {reason}") from error
 
 
@@ -38,9 +40,10 @@ def _read_safetensors(path):
 
 
 def _read_pickle(path):
-    # weights_only: a pickle may hold any code; only plain tensors are read.
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        with warnings.catch_warnings(action="ignore"):         # of old formats, which are read all the same
+            # weights_only: a pickle may hold any code; only plain tensors are read.
+            found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except pickle.UnpicklingError as error:
         raise SourceError(f"{path} holds more than plain tensors, or is no pickle; such a file may run any code, so it is "
                           "not read. Convert it to safetensors where you trust it") from error
@@ -71,7 +74,7 @@ def in_words(names):
         if match:
             found.append(int(match[1]))
     words = (f"h.{_ranges(found)}.{name}" if in_layer else name for (in_layer, name), found in layers.items())
-    return ", ".join(word if word.isprintable() else ascii(word) for word in words)
+    return ", ".join((word if word.isprintable() else ascii(word))[:120] for word in words)
 
 
 def _ranges(numbers):
