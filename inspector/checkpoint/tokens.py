@@ -109,7 +109,7 @@ class Tokenizer:
         """The bytes one token stands for; None for an id the tokenizer does not know."""
         if token_id in self.special:
             return self.special[token_id].encode("utf-8")
-        token = self.inner.id_to_token(token_id)
+        token = self.inner.id_to_token(token_id) if 0 <= token_id < 2 ** 32 else None
         if token is None:
             return None
         try:
