@@ -9,6 +9,7 @@ import base64
 import struct
 import zlib
 
+import numpy as np
 import torch
 
 LARGEST = 256       # cells a side; longer texts are shown in blocks, or a screen would drop rows without a word
@@ -20,26 +21,20 @@ def _chunk(kind, data):
 
 
 def png(levels, alpha):
-    """A grey PNG with an alpha channel. levels, alpha: uint8 [rows, columns] -> bytes (PNG specification, 2nd edition)."""
+    """A grey PNG with an alpha channel. levels, alpha: uint8 arrays [rows, columns] -> bytes (PNG, 2nd edition)."""
     rows, columns = levels.shape
-    pixels = torch.stack([levels, alpha], dim=-1).reshape(rows, 2 * columns)
-    lines = torch.nn.functional.pad(pixels, (1, 0))                     # each line begins with its filter type, 0
+    pixels = np.stack([levels, alpha], axis=-1).reshape(rows, 2 * columns)
+    lines = np.pad(pixels, ((0, 0), (1, 0)))                            # each line begins with its filter type, 0
     header = struct.pack(">IIBBBBB", columns, rows, 8, 4, 0, 0, 0)      # 8 bits, grey with alpha
-    return (b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header)
-            + _chunk(b"IDAT", zlib.compress(lines.contiguous().numpy().tobytes(), 9)) + _chunk(b"IEND", b""))
+    return (b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(lines.tobytes(), 9))
+            + _chunk(b"IEND", b""))
 
 
 def encode(values):
     """A grid as PNG bytes. values: [rows, columns] in 0..1; NaN is a masked cell and becomes transparent."""
-    values = values.detach().to("cpu", torch.float64)
-    there = ~values.isnan()
-    levels = (255 * values.nan_to_num(0).clamp(0, 1).sqrt()).round().to(torch.uint8)
-    return png(levels, there.to(torch.uint8) * 255)
-
-
-def decode_levels(levels):
-    """The weights that stored levels stand for. levels: uint8, any shape -> float64, 0..1."""
-    return (levels.to(torch.float64) / 255) ** 2
+    array = values.detach().to("cpu", torch.float64).numpy()
+    levels = np.sqrt(np.clip(np.nan_to_num(array), 0, 1)) * 255
+    return png(levels.round().astype(np.uint8), np.where(np.isnan(array), 0, 255).astype(np.uint8))
 
 
 def mask(pattern):

@@ -13,9 +13,9 @@ from functools import cache
 from . import cells, palette, words
 
 FONTS = ("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Symbols2")
-GAP = 0.10              # between two grids, as a share of a grid
-MOST_LABELS = 34        # along one grid
+MOST_LABELS = 26        # along one grid
 LONGEST = 16            # characters of a token label
+SOFT = "#625d70"        # the colour of what explains
 
 
 @cache
@@ -54,37 +54,46 @@ def style():
         yield
 
 
-def _image(axes, values, left, top, width, height, norm, kind):
-    """One grid as one image, at its own resolution in SVG. values: [rows, columns], NaN transparent."""
-    axes.imshow(values.detach().cpu().double().numpy(), cmap=palette.colormap(), norm=norm,
+def _sheet(width, height):
+    """(figure, its one axes), measured in inches from the top left."""
+    from matplotlib.figure import Figure
+    figure = Figure(figsize=(width, height), facecolor="white")
+    axes = figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(height, 0), autoscale_on=False)
+    axes.set_axis_off()
+    return figure, axes
+
+
+def _image(axes, values, box, norm, kind):
+    """One grid as one image, in SVG at its own resolution. values: [rows, columns], NaN transparent; box: see `_frame`."""
+    left, top, width, height = box
+    axes.imshow(values.detach().cpu().double().numpy(), cmap=palette.colormap(), norm=norm, aspect="auto", origin="upper",
                 extent=(left, left + width, top + height, top), interpolation="none" if kind == "svg" else "antialiased",
-                interpolation_stage="data" if kind == "svg" else "rgba", origin="upper")
+                interpolation_stage="data" if kind == "svg" else "rgba")
 
 
-def _frame(axes, left, top, width, height):
-    """The frame of one grid, and under it the hatching that shows through where a cell is masked."""
+def _frame(axes, box):
+    """The frame of a grid, and under it the hatching that shows through where a cell is masked.
+
+    box: (left, top, width, height) in inches.
+    """
     from matplotlib.patches import Rectangle
+    left, top, width, height = box
     axes.add_patch(Rectangle((left, top), width, height, facecolor="none", edgecolor="#cfc9bd", hatch="////", linewidth=0,
                              zorder=-1))
     axes.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor="#8a8597", linewidth=0.6))
 
 
-def _colour_bar(figure, norm, left, bottom, width, ticks):
-    from matplotlib.cm import ScalarMappable
-    axes = figure.add_axes((left, bottom, width, 0.08 / figure.get_figheight()))
-    bar = figure.colorbar(ScalarMappable(norm, palette.colormap()), cax=axes, orientation="horizontal", ticks=ticks,
-                          format=lambda value, _: f"{value:g}")
-    bar.ax.tick_params(labelsize=7, length=2, width=0.5, pad=1)
-    bar.outline.set_linewidth(0.5)
-
-
-def _canvas(width, height):
-    """(figure, one bare axes over all of it, in inches from the top left)."""
-    from matplotlib.figure import Figure
-    figure = Figure(figsize=(width, height), facecolor="white")
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set_axis_off()
-    return figure, axes
+def _heading(axes, left, right, title, what, norm, ticks, kind):
+    """Title and explanation at the left, the colour bar at the right."""
+    import torch
+    axes.text(left, 0.32, drawable(title, 60), fontsize=11)
+    axes.text(left, 0.50, what, fontsize=7, color=SOFT)
+    bar = (right - 1.8, 0.22, 1.8, 0.09)
+    places = torch.linspace(0, 1, 256, dtype=torch.float64)
+    _image(axes, torch.from_numpy(norm.inverse(places.numpy()).copy())[None], bar, norm, kind)
+    _frame(axes, bar)
+    for tick in ticks:
+        axes.text(bar[0] + float(norm(tick)) * bar[2], 0.36, f"{tick:g}", fontsize=6.5, ha="center", va="top")
 
 
 def layer_figure(pattern, labels, title, layer, kind="png"):
@@ -96,63 +105,52 @@ def layer_figure(pattern, labels, title, layer, kind="png"):
     n_head, n, _ = pattern.shape
     columns = math.ceil(math.sqrt(n_head * 4 / 3))
     rows = math.ceil(n_head / columns)
-    side, margin, head = 2.7, 1.25, 0.75                            # inches: a grid, room for labels, room for the title
-    width, height = margin + columns * side * (1 + GAP) + 0.1, head + rows * side * (1 + GAP) + margin
-    figure, axes = _canvas(width, height)
-    axes.set_aspect("auto")
-    norm = PowerNorm(0.5, 0, 1)
-    step = max(1, math.ceil(n / MOST_LABELS))
+    side, gap, top = 2.7, 0.3, 0.95
+    step = math.ceil(n / MOST_LABELS)
+    size = min(8.0, 0.72 * 72 * side / n * step)
     names = [drawable(label) for label in labels]
-    size = max(4.5, min(8.0, 0.75 * 72 * side / n * step))
+    margin = 0.25 + max(map(len, names)) * size * 0.62 / 72
+    width = margin + columns * side + (columns - 1) * gap + 0.15
+    figure, axes = _sheet(max(width, margin + 5), top + rows * (side + gap) - gap + margin)
+    norm = PowerNorm(0.5, 0, 1)
+    shown = cells.mask(pattern)
     for h in range(n_head):
-        left, top = (h % columns) * (1 + GAP), (h // columns) * (1 + GAP)
-        _image(axes, cells.mask(pattern[h]), left, top, 1, 1, norm, kind)
-        _frame(axes, left, top, 1, 1)
-        axes.text(left, top - 0.02, words.head_name(layer, h), ha="left", va="bottom", fontsize=9)
+        box = (margin + (h % columns) * (side + gap), top + (h // columns) * (side + gap), side, side)
+        _image(axes, shown[h], box, norm, kind)
+        _frame(axes, box)
+        axes.text(box[0], box[1] - 0.05, words.head_name(layer, h), fontsize=9)
         for i in range(0, n, step):
-            at = (i + 0.5) / n
+            at = (i + 0.5) / n * side
             if h % columns == 0:
-                axes.text(left - 0.02, top + at, names[i], ha="right", va="center", fontsize=size)
+                axes.text(box[0] - 0.05, box[1] + at, names[i], ha="right", va="center", fontsize=size)
             if h + columns >= n_head:
-                axes.text(left + at, top + 1.02, names[i], ha="center", va="top", rotation=90, fontsize=size)
-    axes.set_xlim(-margin / side, -margin / side + width / side)
-    axes.set_ylim(-head / side + height / side, -head / side)
-    figure.text(margin / width, 1 - 0.16 / height, drawable(title, 90), fontsize=12, va="top")
-    figure.text(margin / width, 1 - 0.37 / height, "rows look (query), columns are looked at (key); hatched: masked",
-                fontsize=7, va="top", color="#625d70")
-    _colour_bar(figure, norm, 1 - 1.9 / width, 1 - 0.27 / height, 1.75 / width, (0, 0.01, 0.1, 0.25, 0.5, 1))
+                axes.text(box[0] + at, box[1] + side + 0.05, names[i], ha="center", va="top", rotation=90, fontsize=size)
+    what = "row: query, the token that looks; column: key, the token looked at; hatched: masked"
+    what += f"; one token in {step} is named" if step > 1 else ""
+    _heading(axes, margin, figure.get_figwidth() - 0.15, title, what, norm, (0, 0.01, 0.1, 0.25, 0.5, 1), kind)
     return figure
 
 
-def score_figure(table, title, kind="png"):
-    """The maps of all scores, layers down and heads across, on a fixed scale from 0 to 1. table: a row a head."""
+def score_figure(maps, title, kind="png"):
+    """Maps over layers (down) and heads (across) on a fixed scale from 0 to 1. maps: [(name, [layer, head])]."""
     from matplotlib.colors import Normalize
-
-    from .index import grid_of
-    maps = [(score.title, grid_of(table, score.column)) for score in words.SCORES]
     n_layer, n_head = maps[0][1].shape
-    each, ratio = 1.9, n_layer / n_head
-    tall = each * min(2.5, max(0.4, ratio))
-    columns, margin, head = 3, 0.45, 0.95
-    width, height = margin + columns * each * 1.18 + 0.1, head + 2 * (tall + 0.55)
-    figure, axes = _canvas(width, height)
+    columns, wide, gap, top = 3, 2.1, 0.4, 0.95
+    tall = wide * min(2.5, max(0.4, n_layer / n_head))
+    rows, margin = math.ceil(len(maps) / columns), 0.45
+    figure, axes = _sheet(margin + columns * (wide + gap) - gap + 0.15, top + rows * (tall + 0.55) - 0.15)
     norm = Normalize(0, 1)
     for at, (name, values) in enumerate(maps):
-        left, top = margin + (at % columns) * each * 1.18, head + (at // columns) * (tall + 0.55)
-        _image(axes, values, left, top, each, tall, norm, kind)
-        _frame(axes, left, top, each, tall)
-        axes.text(left, top - 0.04, name, ha="left", va="bottom", fontsize=9)
-        for i in range(0, n_layer, max(1, math.ceil(n_layer / (tall / 0.14)))):
-            axes.text(left - 0.04, top + (i + 0.5) / n_layer * tall, str(i), ha="right", va="center", fontsize=7)
-        for i in range(0, n_head, max(1, math.ceil(n_head / (each / 0.17)))):
-            axes.text(left + (i + 0.5) / n_head * each, top + tall + 0.04, str(i), ha="center", va="top", fontsize=7)
-    axes.set_xlim(0, width)
-    axes.set_ylim(height, 0)
-    axes.set_aspect("auto")
-    figure.text(margin / width, 1 - 0.16 / height, drawable(title, 90), fontsize=12, va="top")
-    figure.text(margin / width, 1 - 0.37 / height, "layers down, heads across; hatched: no such token in the text",
-                fontsize=7, va="top", color="#625d70")
-    _colour_bar(figure, norm, 1 - 1.9 / width, 1 - 0.27 / height, 1.75 / width, (0, 0.25, 0.5, 0.75, 1))
+        box = (margin + (at % columns) * (wide + gap), top + (at // columns) * (tall + 0.55), wide, tall)
+        _image(axes, values, box, norm, kind)
+        _frame(axes, box)
+        axes.text(box[0], box[1] - 0.06, name, fontsize=9)
+        for i in range(0, n_layer, math.ceil(0.14 * n_layer / tall)):
+            axes.text(box[0] - 0.05, box[1] + (i + 0.5) / n_layer * tall, str(i), ha="right", va="center", fontsize=7)
+        for i in range(0, n_head, math.ceil(0.17 * n_head / wide)):
+            axes.text(box[0] + (i + 0.5) / n_head * wide, box[1] + tall + 0.05, str(i), ha="center", va="top", fontsize=7)
+    _heading(axes, margin, figure.get_figwidth() - 0.15, title, "layers down, heads across; hatched: no value", norm,
+             (0, 0.25, 0.5, 0.75, 1), kind)
     return figure
 
 

@@ -15,6 +15,9 @@ import torch
 from . import cells, palette, words
 
 PITCH = 12          # pixels from one axis label to the next, at least: the line height of the smallest label
+NUMBER = 22         # pixels of a cell that holds its number, at least
+MOST_NUMBERS = 12   # cells beside each other, beyond which none holds a number
+HIGH = 0.52         # where on the ramp text changes from the page's ink to the page's own colour
 WIDE = 900          # pixels a side of the largest grid a page shows
 
 
@@ -64,7 +67,8 @@ def axis(labels, pitch=PITCH, widest=WIDE):
     least = 0
     while widest / len(labels) * 2 ** least < pitch:
         least += 1
-    return [{"index": i, "label": label, "level": level(i)} for i, label in enumerate(labels) if level(i) >= least]
+    return [{"index": i, "label": words.directed(label), "level": level(i)} for i, label in enumerate(labels)
+            if level(i) >= least]
 
 
 def thinning(name, n, pitch=PITCH):
@@ -80,16 +84,35 @@ def thinning(name, n, pitch=PITCH):
     return "\n".join(rules)
 
 
-def picture(values, row_labels, column_labels, name, aria, *, rows="r", columns="c", pitch=PITCH):
+def cell_numbers(values):
+    """[{row, column, text, high}]: the numbers to stand in the cells of a small grid; none for a large one.
+
+    high: the classes of cells whose colour needs the page's colour for its text, on one scale or on both.
+    """
+    if values.shape[1] > MOST_NUMBERS:
+        return []
+    return [{"row": row, "column": column, "text": words.short(value),
+             "high": (" high-sqrt" if math.sqrt(value) > HIGH else "") + (" high-linear" if value > HIGH else "")}
+            for row, line in enumerate(values.tolist()) for column, value in enumerate(line) if not math.isnan(value)]
+
+
+def number_rule(n):
+    """The style rule that leaves the numbers out of cells too small for them, in a grid n cells wide."""
+    return f"@container cells (max-width:{NUMBER * n - 0.01:.2f}px){{.value{{display:none}}}}"
+
+
+def picture(values, row_labels, column_labels, name, aria, *, rows, columns, pitch=PITCH, numbers=False):
     """What the template `grid` draws. values: [rows, columns] in 0..1, NaN = masked.
 
-    name: the picture's id; aria: what it shows, for those who cannot see it.
+    name: the picture's id; aria: what it shows, for those who cannot see it; rows, columns: the classes that
+    `thinning` has rules for; numbers: whether small grids show the numbers in their cells.
     """
-    longest = max(map(width_of, row_labels))
+    across = axis(column_labels, pitch)
+    longest = max(width_of(a["label"]) for a in [*axis(row_labels), *across])
     return {"name": name, "aria": aria, "n_rows": len(row_labels), "n_columns": len(column_labels),
-            "rows": axis(row_labels), "columns": axis(column_labels, pitch), "row_class": rows, "column_class": columns,
+            "rows": axis(row_labels), "columns": across, "row_class": rows, "column_class": columns,
             "gutter": f"{min(longest, 30) * 6.6 + 10:.0f}px", "uri": cells.data_uri(cells.encode(values)),
-            "block": -(-len(row_labels) // values.shape[0])}
+            "numbers": cell_numbers(values) if numbers else []}
 
 
 def ramps():

@@ -2,10 +2,8 @@
 
 import math
 
-import torch
-
 from . import cells, tables, words
-from .html import page_name, picture, render, script_json, thinning
+from .html import number_rule, page_name, picture, render, script_json, thinning
 
 DIGITS = 17         # pixels from one head number to the next, at least
 
@@ -16,7 +14,8 @@ def token_rows(table, blind_loss):
     known = sorted(int(c.removeprefix("next_")) for c in table if c.removeprefix("next_").isdecimal())
     for row, following in zip(rows, [*rows[1:], None], strict=True):
         row["share"] = min(1.0, row["loss"] / blind_loss) if row["position"] else 0.0
-        row["next"] = [{"label": row[f"next_{n}"], "p": row[f"next_{n}_p"],
+        row["label"] = words.directed(row["label"])
+        row["next"] = [{"label": words.directed(row[f"next_{n}"]), "p": row[f"next_{n}_p"],
                         "hit": following is not None and row[f"next_{n}_id"] == following["id"]} for n in known]
     return rows
 
@@ -37,17 +36,11 @@ def found_groups(repeats):
     return groups
 
 
-def grid_of(table, column):
-    """A column of a table with a row a head as [layer, head]."""
-    values = table.pivot(index="layer", columns="head", values=column).to_numpy(dtype="float64")
-    return torch.from_numpy(values.copy())
-
-
 def score_maps(table, which, verdicts=None):
     """The maps of all scores over layers and heads. verdicts: {column: [(layer, head)]} to mark."""
     maps = []
     for score in words.SCORES:
-        values = grid_of(table, score.column)                                                # [layer, head]
+        values = tables.grid_of(table, score.column)                                                # [layer, head]
         known = values[~values.isnan()]
         peak = "no value" if not len(known) else f"highest {words.number(float(known.max()))}"
         marks = [{"layer": layer, "head": head} for layer, head in (verdicts or {}).get(score.column, [])]
@@ -57,11 +50,11 @@ def score_maps(table, which, verdicts=None):
     return maps
 
 
-def head_map(values, name, aria):
+def head_map(values, name, aria, numbers=True):
     """The picture of one number a head. values: [layer, head]."""
     n_layer, n_head = values.shape
     return picture(values, [str(n) for n in range(n_layer)], [str(n) for n in range(n_head)], name, aria,
-                   rows="by-layer", columns="by-head", pitch=DIGITS)
+                   rows="by-layer", columns="by-head", pitch=DIGITS, numbers=numbers)
 
 
 def question_content(question, found, labels):
@@ -73,8 +66,9 @@ def question_content(question, found, labels):
             "answer": words.question_words(question, table, len(keys[key]) / (query + 1)),
             "rows": [{"layer": int(row["layer"]), "head": int(row["head"]), "weights": [row[w] for w in question.keys]}
                      for row in best.to_dict("records")],
-            "picture": head_map(grid_of(table, key), "question",
-                                f"Weight from {question.query} to {key} of every head, layers down, heads across")}
+            "picture": head_map(tables.grid_of(table, key), "question",
+                                f"Weight from {question.query} to {key} of every head, layers down, heads across",
+                                numbers=False)}
 
 
 def proof_content(check):
@@ -83,8 +77,12 @@ def proof_content(check):
         return {"state": "none", "word": "not checked", "rows": [],
                 "summary": "The proof was left out: these numbers have not been compared with Hugging Face's."}
     state = "passed" if check.attrs["passed"] else "failed"
-    return {"state": state, "word": check.attrs["verdict"], "summary": check.attrs["summary"],
-            "rows": tables.proof_table(check).to_dict("records")}
+    table = tables.proof_table(check)
+    parts = list(dict.fromkeys(table["part"]))
+    rows = [{"quantity": quantity, "places": int(group["places"].max()),
+             "parts": [group[group["part"] == part].to_dict("records") for part in parts]}
+            for quantity, group in table.groupby("quantity", sort=False)]
+    return {"state": state, "word": check.attrs["verdict"], "summary": check.attrs["summary"], "parts": parts, "rows": rows}
 
 
 def index_page(tokens, pattern, repeats, on_text, check, facts, files, question=None):
@@ -105,17 +103,18 @@ def index_page(tokens, pattern, repeats, on_text, check, facts, files, question=
              "maps": score_maps(repeats, "repeats", verdicts)},
             {"id": "on-text", "title": "Scores on this text",
              "note": "The same scores on this text, read with care: one text is one sample. Duplicate token and "
-                     f"induction average the {words.plural(queries, 'token')} that had occurred before"
-                     + ("." if queries else ", so they are empty here."),
+                     + (f"induction are means over the {words.plural(queries, 'token')} that occurred before."
+                        if queries else "induction need a token that occurs again; there is none here."),
              "maps": score_maps(on_text, "text")}]
     exact = {m["picture"]["name"]: m["values"] for each in sets for m in each["maps"]}
     answered = None
     if question is not None and question[1] is not None:
         answered = question_content(*question, labels)
-        exact["question"] = grid_of(question[1][0], question[0].keys[0])
+        exact["question"] = tables.grid_of(question[1][0], question[0].keys[0])
     strips = [{"layer": layer, "page": page_name(layer, n_layer), "uri": cells.data_uri(cells.encode(cells.strip(grid)))}
               for layer, grid in enumerate(pattern.cpu())]
-    thin = "\n".join([thinning("by-layer", n_layer), thinning("by-head", n_head, DIGITS)])
+    thin = "\n".join([thinning("by-layer", n_layer), thinning("by-head", n_head, DIGITS),
+                      number_rule(n_head)])
     return render("index.html", facts, here=None, tokens=token_rows(tokens, facts["blind_loss"]), maps=sets,
                   found=found_groups(repeats), n_found=sum(map(bool, repeats["verdict"])), question=answered,
                   threshold=repeats.attrs["threshold"], period=repeats.attrs["period"], proof=proof_content(check),

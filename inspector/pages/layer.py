@@ -1,7 +1,7 @@
 """`layer_page`: every head of one layer as a grid, its scores, its strongest links in words, the layer's weights."""
 
 from . import cells, tables, words
-from .html import picture, render, script_json, spark, thinning
+from .html import number_rule, picture, render, script_json, spark, thinning
 
 ROWS = (*words.SCORES, words.Score("entropy", "entropy, nats", ""))
 
@@ -15,8 +15,8 @@ def score_rows(repeats, text):
 def link_rows(links, labels, head):
     """The links of one head with their labels, as dicts."""
     own = links[links["head"] == head].to_dict("records")
-    return [{**row, "query_label": words.bare(labels[row["query"]]), "key_label": words.bare(labels[row["key"]])}
-            for row in own]
+    return [{**row, "query_label": words.directed(words.bare(labels[row["query"]])),
+             "key_label": words.directed(words.bare(labels[row["key"]]))} for row in own]
 
 
 def weight_rows(weights, table):
@@ -50,6 +50,7 @@ def layer_page(layer, pattern, labels, repeats, on_text, weights, facts, files):
     """
     n = pattern.shape[-1]
     block = cells.block_size(n)
+    shown = cells.pool(cells.mask(pattern), block)                                           # [head, query, key]
     links = tables.link_table(pattern, labels, layer)
     shares = tables.first_token_shares(pattern).tolist()
     table = tables.weight_table(weights, layer)
@@ -58,13 +59,13 @@ def layer_page(layer, pattern, labels, repeats, on_text, weights, facts, files):
         name = words.head_name(layer, head)
         aria = (f"Attention of head {name} over {words.plural(n, 'token')}: {words.percent(shares[head])} on the first "
                 "token. Strongest other links: " + "; ".join(links[links["head"] == head]["words"].head(3)))
-        grid = picture(cells.pool(cells.mask(pattern[head]), block), labels, labels, f"grid-L{layer}H{head}", aria,
-                       rows="by-token", columns="by-token")
+        grid = picture(shown[head], labels, labels, f"grid-L{layer}H{head}", aria,
+                       rows="by-token", columns="by-token", numbers=True)
         heads.append({"head": head, "picture": grid, "verdict": own["verdict"], "scores": score_rows(own, text),
                       "links": link_rows(links, labels, head), "first_token": shares[head]})
     names = {words.head_name(layer, head): share for head, share in enumerate(shares)}
     return render("layer.html", facts, here=layer, heads=heads, block=block, files=files,
                   summary=summary(layer, [(words.head_name(layer, h["head"]), h["verdict"]) for h in heads]),
                   first_token=words.first_token_words(names), weights=weight_rows(weights, table),
-                  head_norms=head_norms(table), thin=thinning("by-token", n),
+                  head_norms=head_norms(table), thin="\n".join([thinning("by-token", n), number_rule(n)]),
                   data=script_json({"labels": labels, "maps": {}}))

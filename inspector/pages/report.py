@@ -6,6 +6,8 @@ from pathlib import Path
 
 from .. import __version__, checks, record
 from ..checkpoint import tokens
+from ..findings.prompts import drawable_ids
+from ..findings.protocols import PROTOCOLS
 from ..findings.table import heads
 from ..model.tracing import trace
 from . import figures, presets, tables, words
@@ -13,6 +15,7 @@ from .html import page_name
 from .index import index_page
 from .layer import layer_page
 
+STRIPE = PROTOCOLS["stripe"]
 MOST_TOKENS = 200       # beyond, attention.csv is left out: it grows with the square
 
 
@@ -21,40 +24,52 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
 
     It holds index.html, a page for each layer, figures/ (PNG and SVG), tables/ (CSV) and run.json; every page opens from
     disk. `check=False` leaves the proof out, and the page says 'not checked'. `period` and `seed`: the repeated random
-    tokens that the heads are scored on, as for `heads`. `progress`: any wrapper like tqdm.
+    tokens that the heads are scored on, as for `heads` (period: 50, or as much as a small model can hold). `progress`:
+    any wrapper like tqdm.
 
     Raises TextError as `trace`, ArgumentError as `heads`, OutputError where the folder cannot be written.
     """
     record.refuse_foreign(out)
     traced = trace(model, text, ids=ids, bos=bos, progress=progress)
     found = traced.ids.tolist()
+    period = longest_period(model, bos) if period is None else period
     repeats = heads(model, period=period, bos=bos, seed=seed, progress=progress)
     on_text = heads(model, ids=found, seed=seed)
     proof = checks.check(model, ids=found, progress=progress) if check else None
-    run = record.run_record(model, "report", text=text, ids=found, bos=bos, check=check, period=repeats.attrs["period"],
-                            seed=seed, kernel="grid")
+    run = record.run_record(model, "report", text=text, ids=found, bos=bos, check=check, period=period, seed=seed,
+                            kernel="grid")
     run["proof"] = proof.attrs["verdict"] if check else "not checked"
     weights = [layer_weights(block) for block in model.weights.blocks]
     token_table = tables.token_table(traced.ids, traced.labels, traced.texts, traced.logits,
                                      lambda token: tokens.labels(model, [token])[0])
     shared = facts(model, traced, text, token_table)
     with record.folder(out) as folder:
-        write_tables(folder / "tables", traced.pattern, traced.labels, token_table, repeats, on_text, proof, weights)
+        write_tables(folder / "tables", traced.pattern, traced.labels, token_table, repeats, on_text, proof, weights,
+                     progress)
         write_figures(folder / "figures", traced.pattern, traced.labels, repeats, on_text, shared, progress)
         write_pages(folder, traced, token_table, repeats, on_text, proof, weights, shared, text)
         record.write_text(folder / "run.json", record.to_json(run) + "\n")
-    return Path(out)
+    return Path(out).expanduser()
+
+
+def longest_period(model, bos):
+    """50, or as much as a small model has positions and ids for. The pages and run.json name it."""
+    return max(2, min(STRIPE.period, (model.config.n_positions - bos) // 2, len(drawable_ids(model)) // 2))
 
 
 def facts(model, traced, text, token_table):
     """What all pages of a report share, as plain values."""
     config = model.config
     loss = token_table["loss"].mean()
-    return {"model": model.files.source, "release": model.release, "n_layer": config.n_layer, "n_head": config.n_head,
+    source = model.files.source
+    name = Path(source).name if Path(source).exists() and len(Path(source).parts) > 1 else source
+    if model.dtype not in ("float32", "float64"):        # a coarse number says so wherever it goes
+        name = f"{name} in {model.dtype}"
+    return {"model": name, "source": source, "release": model.release, "n_layer": config.n_layer, "n_head": config.n_head,
             "dtype": model.dtype, "device": model.device, "version": __version__, "n_tokens": len(traced.ids),
             "bos": traced.bos, "mean_loss": loss, "blind_loss": math.log(config.vocab_size),
             "shown_text": words.headline(text if text is not None else "".join(traced.texts) or " ".join(traced.labels)),
-            "full_attention": len(traced.ids) <= MOST_TOKENS}
+            "full_attention": len(traced.ids) <= MOST_TOKENS, "most_tokens": MOST_TOKENS}
 
 
 def layer_weights(block):
@@ -64,7 +79,7 @@ def layer_weights(block):
     return {name: getattr(block, name) for name in names}
 
 
-def write_tables(folder, pattern, labels, token_table, repeats, on_text, proof, weights):
+def write_tables(folder, pattern, labels, token_table, repeats, on_text, proof, weights, progress=None):
     """All tables as CSV."""
     import pandas as pd
     folder.mkdir()
@@ -75,8 +90,8 @@ def write_tables(folder, pattern, labels, token_table, repeats, on_text, proof, 
         named["check"] = proof
     if len(labels) <= MOST_TOKENS:
         named["attention"] = pd.concat([tables.attention_table(grid, layer) for layer, grid in enumerate(pattern)])
-    for name, table in named.items():
-        record.to_csv(table, folder / f"{name}.csv")
+    for name in progress(named, total=len(named), desc="tables") if progress is not None else named:
+        record.to_csv(named[name], folder / f"{name}.csv")
 
 
 def write_figures(folder, pattern, labels, repeats, on_text, shared, progress=None):
@@ -85,8 +100,9 @@ def write_figures(folder, pattern, labels, repeats, on_text, shared, progress=No
     drawn = [(page_name(n, len(pattern)).removesuffix(".html"),
               partial(figures.layer_figure, grid, labels, f"{shared['model']}, layer {n}", n))
              for n, grid in enumerate(pattern)]
-    drawn += [(f"scores_{name}", partial(figures.score_figure, table, f"{shared['model']}, scores on {what}"))
-              for name, table, what in (("repeats", repeats, "repeated random tokens"), ("text", on_text, "this text"))]
+    for name, table, what in (("repeats", repeats, "repeated random tokens"), ("text", on_text, "this text")):
+        maps = [(score.title, tables.grid_of(table, score.column)) for score in words.SCORES]
+        drawn.append((f"scores_{name}", partial(figures.score_figure, maps, f"{shared['model']}, scores on {what}")))
     for stem, draw in progress(drawn, total=len(drawn), desc="figures") if progress is not None else drawn:
         for kind, data in figures.files(draw).items():
             (folder / f"{stem}.{kind}").write_bytes(data)

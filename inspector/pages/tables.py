@@ -20,16 +20,29 @@ def token_table(ids, labels, texts, logits, label_of):
     ids, logits = ids.cpu(), logits.detach().to("cpu", torch.float64)
     log_p = logits.log_softmax(-1)                                                           # [pos, vocab]
     loss = [float("nan"), *(-log_p[:-1].gather(-1, ids[1:, None]).squeeze(-1)).tolist()]
-    # Sorted whole and stable: equal logits come in the order of their ids, on every machine.
-    top = log_p.sort(dim=-1, descending=True, stable=True)
+    known = min(NEXT, log_p.shape[-1])
+    best = largest(log_p, known)
     table = pd.DataFrame({"position": range(len(ids)), "id": ids.tolist(), "token": list(texts), "label": list(labels),
                           "loss": loss})
-    for n in range(min(NEXT, log_p.shape[-1])):
-        chosen = top.indices[:, n].tolist()
+    for n in range(known):
+        chosen = [ids[n] for ids in best]
         table[f"next_{n + 1}"] = [label_of(i) for i in chosen]
         table[f"next_{n + 1}_id"] = chosen
-        table[f"next_{n + 1}_p"] = top.values[:, n].exp().tolist()
+        table[f"next_{n + 1}_p"] = log_p[range(len(best)), chosen].exp().tolist()
     return table
+
+
+def largest(values, count):
+    """For each row the indices of its largest values, largest first; equal ones in their order (`topk` promises none).
+
+    values: [rows, columns] -> a list of lists.
+    """
+    least = values.topk(count).values[:, -1:]
+    row, column = (values >= least).nonzero(as_tuple=True)                                   # in reading order
+    candidates = [[] for _ in values]
+    for r, c, value in zip(row.tolist(), column.tolist(), values[row, column].tolist(), strict=True):
+        candidates[r].append((-value, c))
+    return [[c for _, c in sorted(each)[:count]] for each in candidates]
 
 
 def link_table(pattern, labels, layer, count=10):
@@ -63,9 +76,12 @@ def attention_table(pattern, layer):
     n_head, n, _ = pattern.shape
     query, key = torch.tril_indices(n, n)
     heads = torch.arange(n_head).repeat_interleave(len(query))
+    weight = pattern[:, query, key].flatten().detach().cpu()
+    weight = weight if weight.dtype == torch.float64 else weight.float()
+    # By way of text: the shortest decimals that read back as the same float32, not that float's 17 digits as a double.
+    shortest = weight.numpy().astype("U32").astype("float64")
     return pd.DataFrame({"layer": layer, "head": heads.numpy(), "query": query.repeat(n_head).numpy(),
-                         "key": key.repeat(n_head).numpy(),
-                         "weight": pattern[:, query, key].flatten().detach().cpu().numpy()})
+                         "key": key.repeat(n_head).numpy(), "weight": shortest})
 
 
 def weight_table(weights, layer):
@@ -129,6 +145,12 @@ def question_table(pattern, texts, question):
     for word, positions in keys.items():
         table[word] = pattern[:, :, query[-1], positions].sum(-1).flatten().detach().cpu().double().numpy()
     return table, query[-1], keys
+
+
+def grid_of(table, column):
+    """A column of a table with a row a head as [layer, head]."""
+    values = table.pivot(index="layer", columns="head", values=column).to_numpy(dtype="float64")
+    return torch.from_numpy(values.copy())
 
 
 def proof_table(check):

@@ -1,6 +1,7 @@
 """Numbers and findings as words: the names of the scores, links, shares, sentences. Plain text; escaping is the page's."""
 
 import math
+import re
 import unicodedata
 from typing import NamedTuple
 
@@ -20,8 +21,9 @@ SCORES = (
     Score("first_token", "first token", "weight on the first token"),
     Score("duplicate_token", "duplicate token", "weight on earlier copies of the same token"),
     Score("induction", "induction", "weight on what followed earlier copies of the same token"),
-    Score("entropy_relative", "spread", "entropy over that of even attention: 0 one token, 1 all alike"),
+    Score("entropy_relative", "spread", "entropy: 0 one token, 1 all alike"),
 )
+PART = re.compile(r"(\[\d+/\d+\])")
 TITLES = {score.column: score.title for score in SCORES}
 
 HINT = ("A grid shows where one head puts its weight while it writes into each token's vector: a hint about one step. "
@@ -45,14 +47,22 @@ def number(value, digits=2):
     return f"{value:.{digits}f}".replace("-", "−")
 
 
+def short(value):
+    """A score as it fits a cell: .93, and 1 for what rounds to it."""
+    shown = f"{value:.2f}"
+    return shown.removeprefix("0") if shown != "1.00" else "1"
+
+
 def scientific(value):
     """3.1e-14: for differences and bounds."""
     return "–" if value is None or not math.isfinite(value) else "0" if value == 0 else f"{value:.1e}"
 
 
 def percent(value):
-    """38 %; a dash where there is none."""
-    return "–" if value is None or not math.isfinite(value) else f"{100 * value:.0f} %"
+    """38 %; `<1 %` for what would round to nothing, a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return "<1 %" if 0 < value < 0.005 else f"{100 * value:.0f} %"
 
 
 def count(value):
@@ -70,6 +80,11 @@ def headline(text, most=280):
     shown = text if len(text) <= most else text[:most].rstrip() + " …"
     return "".join(c if unicodedata.category(c) not in ("Cc", "Cs", "Cf", "Co", "Cn") or c in "\n\t\u200d\u200c"
                    else f"⟨U+{ord(c):04X}⟩" for c in shown)
+
+
+def directed(label):
+    """A label whose part mark `[1/2]` stays right of a right-to-left letter: a left-to-right mark before it."""
+    return PART.sub("\u200e\\1", label)
 
 
 def link(query, key, weight):
@@ -115,5 +130,6 @@ def question_words(question, table, uniform):
     named = [f"{head_name(int(row.layer), int(row.head))} ({number(getattr(row, key))})"
              for row in best[["layer", "head", key]].itertuples(index=False)]
     above = int((table[key] > 2 * uniform).sum())
-    return (f"Most in {listing(named)}. Even attention would give {number(uniform)}; {plural(above, 'head')} of "
-            f"{len(table)} give{'s' if above == 1 else ''} more than twice that.")
+    many = "none" if above == 0 else f"{above}"
+    return (f"Most in {listing(named)}. Even attention would give {number(uniform)}; of {len(table)} heads, {many} "
+            f"{'gives' if above < 2 else 'give'} more than twice that.")

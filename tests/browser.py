@@ -1,0 +1,55 @@
+"""A Chromium for the tests of pages: found, started without a network, and watched."""
+
+import os
+import shutil
+from contextlib import contextmanager
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+             "--disable-sync", "--no-first-run", "--host-resolver-rules=MAP * ~NOTFOUND"]
+
+
+def missing(reason):
+    """Without a browser the tests fail where everything is said to be installed, and skip elsewhere."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@contextmanager
+def chromium():
+    """A headless Chromium with a profile of its own, or `missing`."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("needs playwright, which is not installed")
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        missing(f"needs Chromium: none of {', '.join(NAMES)} is on the PATH")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def opened(browser, path, *, width=1280, height=900, scheme="light", fragment="", **context):
+    """A page from disk. Afterwards: no console message of warning or worse, no script error, no request but to files."""
+    faults = []
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **context)
+    page = context.new_page()
+    page.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    page.on("request", lambda request: None if request.url.startswith(("file:", "data:")) else faults.append(request.url))
+    page.on("requestfailed", lambda request: faults.append(f"failed: {request.url[:200]}"))
+    try:
+        page.goto(path.resolve().as_uri() + fragment)
+        yield page
+    finally:
+        context.close()
+    assert faults == []

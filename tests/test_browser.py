@@ -1,0 +1,306 @@
+"""The pages in Chromium: nothing fetched, nothing run, no label on another, colours as the ramp says, keys that work."""
+
+import io
+import itertools
+import math
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import inspector
+from inspector.pages import html, palette, report, tables
+
+from . import browser as chromium
+from . import models
+
+pytestmark = pytest.mark.browser
+
+TORTURE = ("a\n\tb   c\r\n \u00a0 日本語 😀 👩‍👩‍👧 مرحبا بالعالم שלום e\u0301 \u202ertl \u200b\x00\x07 "
+           "</script><script>alert(1)</script> <b>bold</b> <img src=x onerror=alert(2)> &lt;&amp; $$ $x_1$ <!-- "
+           "{{ 7*7 }} \\u003c ' \" internationalization")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium.chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Two layers of 12 heads with GPT-2's own tokenizer."""
+    tiny = models.tiny_model(vocab_size=50257, n_positions=210, n_embd=24, n_head=12, n_layer=2, bos_token_id=50256)
+    return inspector.load(models.true_tokenizer(models.save(tiny, tmp_path_factory.mktemp("model"))))
+
+
+def ids_of(model, n):
+    """n ids with the longest of GPT-2's plain tokens among them, at even and odd places."""
+    longest = ["rawdownloadcloneembedreportprint", " externalToEVAOnly", " RandomRedditorWithNo", " unconstitutional"]
+    words = [*longest, "The", " cat", " sat", " on", " the", " mat", ",", " telecommunications", " misunderstanding", "\n"]
+    ids = [model.tokenizer.encode(word)[0] for word in words]
+    return [ids[(5 * i + i // 7) % len(ids)] for i in range(n)]
+
+
+def write_only_pages(model, ids, repeats, folder):
+    """The pages of a report without its tables and figures, which no test here opens; returns the folder."""
+    traced = inspector.trace(model, ids=ids)
+    table = tables.token_table(traced.ids, traced.labels, traced.texts, traced.logits, str)
+    weights = [report.layer_weights(block) for block in model.weights.blocks]
+    folder.mkdir()
+    report.write_pages(folder, traced, table, repeats, inspector.heads(model, ids=ids), None, weights,
+                       report.facts(model, traced, None, table), None)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reports(model, tmp_path_factory):
+    """{name: folder}: pages on 5, 30 and 200 tokens and on the torture text; the one on 30 is a whole report."""
+    out = tmp_path_factory.mktemp("reports")
+    repeats = inspector.heads(model, n_sequences=4)
+    texts = {5: ids_of(model, 5), 200: ids_of(model, 200), "torture": model.tokenizer.encode(TORTURE)}
+    made = {name: write_only_pages(model, ids, repeats, out / str(name)) for name, ids in texts.items()}
+    return {**made, 30: inspector.report(model, ids=ids_of(model, 30), out=out / "30", check=False)}
+
+
+def pages(folder):
+    return [folder / "index.html", folder / "layer_00.html", folder / "layer_01.html"]
+
+
+# Boxes of what is to be read, by figure: axis labels, numbers in cells, ticks of the colour bar, the parts of a token.
+BOXES = """() => [...document.querySelectorAll('.plot, .bar, .tokens > li, .links, .top')].map(figure =>
+  [...figure.querySelectorAll('.label, .value, .bar span, .tokens .token, .loss span, .tokens small, .links li, .top a')]
+    .filter(e => e.checkVisibility({visibilityProperty: true}))
+    .map(e => [e, e.getBoundingClientRect()]).filter(([e, b]) => b.width > 0 && b.height > 0)
+    .map(([e, b]) => ({text: e.textContent, left: b.left, right: b.right, top: b.top, bottom: b.bottom,
+                       size: parseFloat(getComputedStyle(e).fontSize), kind: e.className || e.tagName})))"""
+
+
+def overlaps(boxes, least=0.6):
+    """Pairs of boxes that share more than `least` pixels both ways."""
+    return [(a["text"], b["text"]) for a, b in itertools.combinations(boxes, 2)
+            if min(a["right"], b["right"]) - max(a["left"], b["left"]) > least
+            and min(a["bottom"], b["bottom"]) - max(a["top"], b["top"]) > least]
+
+
+def check_layout(page, width):
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    figures = page.evaluate(BOXES)
+    assert sum(map(len, figures)) > 20
+    for boxes in figures:
+        assert overlaps(boxes) == []
+        assert all(box["size"] >= 9 for box in boxes)
+
+
+def test_the_overlap_test_sees_an_overlap(browser, reports):
+    with chromium.opened(browser, reports[5] / "layer_00.html") as page:
+        check_layout(page, 1280)
+        page.add_style_tag(content=".queries > .label { top: 50% !important }")
+        with pytest.raises(AssertionError):
+            check_layout(page, 1280)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", [5, 30, 200, "torture"])
+def test_no_label_lies_on_another(browser, reports, name, width):
+    for path in pages(reports[name]):
+        with chromium.opened(browser, path, width=width, scheme="dark" if path.stem == "layer_01" else "light") as page:
+            check_layout(page, width)
+
+
+@pytest.mark.parametrize(("name", "width"), [(30, 1280), (200, 1280), (200, 700), (30, 390)])
+def test_an_enlarged_head_has_no_overlap_and_more_labels(browser, reports, name, width):
+    seen = ".map(e => e.querySelectorAll('.label').values().filter(l => l.checkVisibility()).toArray().length)"
+    with chromium.opened(browser, reports[name] / "layer_00.html", width=width, fragment="#L0H7") as page:
+        check_layout(page, width)
+        counts = page.evaluate(f"[...document.querySelectorAll('.plot')]{seen}")
+        assert counts[7] >= counts[6]
+        if width == 1280:
+            assert counts[7] > counts[6]
+        page.locator("#L0H7 .close").click() if width > 900 else None
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", [5, 30, 200])
+def test_labels_are_thinned_no_more_than_needed(browser, reports, name, width):
+    """Every axis names its first token, and as many as fit at one label in 12 pixels and powers of two."""
+    with chromium.opened(browser, reports[name] / "layer_00.html", width=width) as page:
+        side, shown = page.evaluate("""() => { const plot = document.querySelector('.plot');
+          return [plot.querySelector('.cells').getBoundingClientRect().width,
+                  [...plot.querySelectorAll('.keys .label')].filter(e => e.checkVisibility()).length]; }""")
+    step = next(2 ** k for k in range(12) if side / name * 2 ** k >= html.PITCH)
+    assert shown == math.ceil(name / step)
+    assert side >= 220
+
+
+def test_labels_stand_outside_the_grid_and_beside_their_row(browser, reports):
+    with chromium.opened(browser, reports[30] / "layer_00.html") as page:
+        found = page.evaluate("""() => { const box = e => {
+            const b = e.getBoundingClientRect(); return [b.left, b.right, b.top, b.bottom]; };
+          const plot = document.querySelector('.plot');
+          return [box(plot.querySelector('.cells')), [...plot.querySelectorAll('.queries .label')].map(box),
+                  [...plot.querySelectorAll('.keys .label')].map(box)]; }""")
+    (left, right, top, bottom), queries, keys = found
+    assert len(queries) == len(keys) == 30
+    for i, (a, b) in enumerate(zip(queries, keys, strict=True)):
+        if i % 2 == 0:                   # odd ones are left out at this size
+            assert (a[2] + a[3]) / 2 == pytest.approx(top + (i + 0.5) / 30 * (bottom - top), abs=0.6)
+            assert (b[0] + b[1]) / 2 == pytest.approx(left + (i + 0.5) / 30 * (right - left), abs=0.6)
+            assert a[1] <= left
+            assert b[3] <= top
+
+
+def test_nothing_of_a_token_runs_or_becomes_markup(browser, reports, model):
+    """The labels arrive as text; the only scripts and images are the page's own."""
+    labels = model.tokenizer.labels(model.tokenizer.encode(TORTURE))
+    for path in pages(reports["torture"]):
+        with chromium.opened(browser, path) as page:
+            assert page.evaluate("[...document.scripts].length") == 2
+            assert page.evaluate("[...document.images].filter(i => !i.src.startsWith('data:')).length") == 0
+            assert page.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
+            assert page.evaluate("JSON.parse(document.getElementById('page-data').textContent).labels") == labels
+            if path.stem == "index":
+                shown = page.evaluate("[...document.querySelectorAll('.tokens header .token')].map(e => e.textContent)")
+                assert [text.replace("\u200e", "") for text in shown] == labels
+                assert "</script><script>alert(1)</script>" in page.locator("h1").text_content()
+
+
+def test_right_to_left_tokens_stand_in_the_order_of_the_text(browser, reports):
+    with chromium.opened(browser, reports["torture"] / "index.html") as page:
+        tops = page.evaluate("""() => [...document.querySelectorAll('.tokens > li')].map(e =>
+          { const b = e.getBoundingClientRect(); return [Math.round(b.top), b.left]; })""")
+    assert tops == sorted(tops)
+    with chromium.opened(browser, reports["torture"] / "layer_00.html") as page:
+        # A part mark stays right of an Arabic letter: the letter's own box lies left of the mark's.
+        order = page.evaluate("""() => { const label = [...document.querySelectorAll('.queries .label')].find(e =>
+            /^[\\u0600-\\u06ff]/.test(e.textContent) && e.textContent.includes('['));
+          label.style.display = 'block'; label.style.maxWidth = 'none';
+          const at = (from, to) => { const r = document.createRange(); r.setStart(label.firstChild, from);
+            r.setEnd(label.firstChild, to); return r.getBoundingClientRect().left; };
+          const mark = label.textContent.indexOf('[');
+          return [at(0, 1), at(mark, mark + 1), label.textContent]; }""")
+    assert order[0] < order[1], order
+
+
+def trace_pattern(model, n):
+    return inspector.trace(model, ids=ids_of(model, n)).pattern
+
+
+def test_pointer_and_keys_read_a_cell(browser, reports, model):
+    pattern = trace_pattern(model, 30)
+    with chromium.opened(browser, reports[30] / "layer_01.html") as page:
+        cells, readout = page.locator("#grid-L1H3 .cells"), page.locator("#L1H3 .readout")
+        box = cells.bounding_box()
+        for query, key in ((29, 0), (17, 16), (8, 3)):
+            cells.hover(position={"x": (key + 0.5) / 30 * box["width"], "y": (query + 0.5) / 30 * box["height"]})
+            shown = readout.text_content()
+            assert f"” {query} → “" in shown
+            assert float(shown.split("≈")[1]) == pytest.approx(float(pattern[1, 3, query, key]), abs=0.0091)
+        cells.hover(position={"x": box["width"] - 2, "y": 2})
+        assert "masked" in readout.text_content()
+
+        cells.focus()
+        for key in ["ArrowLeft"] * 27 + ["ArrowUp"] + ["ArrowDown"] * 6:
+            page.keyboard.press(key)
+        shown = readout.text_content()
+    labels = [label.removeprefix("·") for label in model.tokenizer.labels(ids_of(model, 30))]
+    assert shown.startswith(f"“{labels[6]}” 6 → “{labels[2]}” 2")
+    assert float(shown.split("≈")[1]) == pytest.approx(float(pattern[1, 3, 6, 2]), abs=0.0091)
+
+
+def test_score_maps_read_exact_numbers(browser, reports, model):
+    table = inspector.heads(model, ids=ids_of(model, 30))
+    with chromium.opened(browser, reports[30] / "index.html") as page:
+        cells = page.locator("#text-first_token .cells")
+        box = cells.bounding_box()
+        cells.hover(position={"x": 4.5 / 12 * box["width"], "y": 1.5 / 2 * box["height"]})
+        shown = page.locator("figure:has(#text-first_token) .readout").text_content().split()
+    want = table[(table["layer"] == 1) & (table["head"] == 4)]["first_token"].item()
+    assert shown[0] == "1.4"
+    assert float(shown[1]) == pytest.approx(want, abs=0.00051)
+
+
+def pixel(page, selector, row, column, rows, columns):
+    """The colour in the middle of a cell as the screen shows it, 0..1."""
+    box = page.locator(selector).bounding_box()
+    png = page.screenshot(clip={"x": box["x"] + (column + 0.5) / columns * box["width"],
+                                "y": box["y"] + (row + 0.5) / rows * box["height"], "width": 1, "height": 1})
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))[0, 0] / 255
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_are_those_of_the_ramp(browser, reports, model, scheme):
+    """The same picture in light and dark, on a square-root and a linear scale."""
+    pattern = trace_pattern(model, 30)[0, 2].clone()
+    picked = [divmod(int(i), 30) for i in pattern.flatten().sort(descending=True).indices[[0, 3, 30, 80, 200]]]
+    with chromium.opened(browser, reports[30] / "layer_00.html", scheme=scheme, height=2400) as page:
+        for scale in ("sqrt", "linear"):
+            page.locator(f"#scale-{scale}").check()
+            for row, column in picked:
+                weight = float(pattern[row, column])
+                want = palette.colour(scheme, weight ** 0.5 if scale == "sqrt" else weight)
+                assert pixel(page, "#grid-L0H2 .cells", row, column, 30, 30) == pytest.approx(np.array(want), abs=0.025)
+
+
+def test_print_is_light_whatever_the_screen(browser, reports, model):
+    pattern = trace_pattern(model, 30)[0, 0]
+    with chromium.opened(browser, reports[30] / "layer_00.html", scheme="dark", height=2400) as page:
+        page.emulate_media(media="print", color_scheme="dark")
+        want = palette.colour("light", float(pattern[0, 0]) ** 0.5)
+        assert pixel(page, "#grid-L0H0 .cells", 0, 0, 30, 30) == pytest.approx(np.array(want), abs=0.025)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def test_masked_cells_are_marked(browser, reports):
+    """Above the diagonal the hatching shows: more than one colour inside one masked cell, unlike any other cell."""
+    with chromium.opened(browser, reports[5] / "layer_00.html", height=2400) as page:
+        box = page.locator("#grid-L0H0 .cells").bounding_box()
+        side = box["width"] / 5
+
+        def colours(row, column):
+            png = page.screenshot(clip={"x": box["x"] + column * side + 6, "y": box["y"] + row * side + 4,
+                                        "width": side - 12, "height": 8})
+            return len(Image.open(io.BytesIO(png)).convert("RGB").getcolors())
+
+        page.add_style_tag(content=".value { display: none !important }")
+        assert colours(0, 4) > 1
+        assert colours(0, 1) > 1
+        assert colours(4, 0) == colours(2, 2) == 1
+
+
+def test_pages_work_without_script(browser, reports):
+    with chromium.opened(browser, reports[30] / "layer_00.html", java_script_enabled=False) as page:
+        assert page.locator(".plot").count() == 12
+        assert page.locator("#grid-L0H0 .cells img").bounding_box()["width"] > 200
+
+
+def test_every_link_leads_somewhere(browser, reports):
+    """Every address in every page is a file of the report or a place in a page, and every page is reached."""
+    folder, reached = reports[30], set()
+    for path in pages(folder):
+        with chromium.opened(browser, path) as page:
+            for href in page.evaluate("[...document.querySelectorAll('a[href]')].map(a => a.getAttribute('href'))"):
+                file, _, place = href.partition("#")
+                reached.add(file)
+                assert not file or (folder / file).is_file(), href
+                if place and not file:
+                    assert page.locator(f"[id='{place}']").count() == 1, href
+    written = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    assert written - reached == set()
+
+
+def test_headings_and_names_for_those_who_cannot_see(browser, reports):
+    for path in pages(reports[5]):
+        with chromium.opened(browser, path) as page:
+            assert page.locator("h1").count() == 1
+            names = page.evaluate("[...document.querySelectorAll('[role=img]')].map(e => e.getAttribute('aria-label'))")
+            assert all(len(name) > 5 for name in names)
+            assert page.evaluate("[...document.images].every(i => i.hasAttribute('alt'))")
+            ids = page.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+            assert len(ids) == len(set(ids))
+            assert page.evaluate("document.documentElement.lang") == "en"
+
+
+def test_a_dense_pattern_of_200_tokens_stays_light(reports):
+    sizes = {path.name: path.stat().st_size for path in pages(reports[200])}
+    assert max(sizes.values()) < 1_000_000, sizes
