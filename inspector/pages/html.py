@@ -17,7 +17,7 @@ from . import cells, palette, words
 PITCH = 12          # pixels from one axis label to the next, at least: the line height of the smallest label
 NUMBER = 22         # pixels of a cell that holds its number, at least
 MOST_NUMBERS = 12   # cells beside each other, beyond which none holds a number
-HIGH = 0.52         # where on the ramp text changes from the page's ink to the page's own colour
+HIGH = 0.51         # where on the ramp text changes from the page's ink to the page's own colour
 WIDE = 900          # pixels a side of the largest grid a page shows
 
 

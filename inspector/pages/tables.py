@@ -157,12 +157,12 @@ def proof_table(check):
     """The proof in short: a row for each part and quantity with its largest difference, in its bound's measure.
 
     Columns part, quantity, places (how many were compared), difference and bound (of the place nearest its bound),
-    share (difference / bound), verdict.
+    share (difference / bound), verdict. A difference that is no number is the worst of all.
     """
-    share = (check["difference"] / check["bound"]).where(check["bound"] > 0)
+    share = check["difference"] / check["bound"]
     rows = []
     for (part, quantity), group in check.assign(share=share).groupby(["part", "quantity"], sort=False):
-        worst = group.loc[group["share"].fillna(-1).idxmax()]
+        worst = group.loc[group["share"].fillna(float("inf")).idxmax()]
         verdict = "passed" if (group["verdict"] == "passed").all() else "failed"
         rows.append((part, quantity, len(group), worst["difference"], worst["bound"], worst["share"], verdict))
     return pd.DataFrame(rows, columns=["part", "quantity", "places", "difference", "bound", "share", "verdict"])
