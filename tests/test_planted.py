@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from dataclasses import fields
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,13 @@ SHAPES = [(50, 2, False), (50, 2, True), (50, 3, False), (50, 3, True), (79, 2, 
 
 
 @pytest.fixture(scope="module")
-def model():
-    return inspector.load("planted", dtype="float64")
+def models():
+    return {dtype: inspector.load("planted", dtype=dtype) for dtype in TOLERANCE}
+
+
+@pytest.fixture(scope="module")
+def model(models):
+    return models["float64"]
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +42,14 @@ def quiet(tmp_path_factory):
 # -- a second route to the scores: lists of cells, straight from the definitions ------------------------------------------
 
 def prompts(L, m, bos, n=2, repeated=True, seed=1):
-    """n rows of ids: L distinct ids m times over or, as a control, L fresh ones each time."""
+    """n rows of ids: L distinct ids m times over or, as a control, m * L distinct ids."""
     generator = torch.Generator().manual_seed(seed)
 
-    def copies():
-        drawn = [torch.randperm(BOS, generator=generator)[:L].tolist() for _ in range(1 if repeated else m)]
-        return drawn * m if repeated else drawn
+    def distinct(count):
+        return torch.randperm(BOS, generator=generator)[:count].tolist()
 
-    return [[BOS] * bos + list(chain.from_iterable(copies())) for _ in range(n)]
+    assert repeated or m * L <= BOS
+    return [[BOS] * bos + (distinct(L) * m if repeated else distinct(m * L)) for _ in range(n)]
 
 
 def cells(L, m, bos):
@@ -119,15 +123,15 @@ def test_it_needs_no_transformers_and_leaves_nothing_behind():
 
 
 def test_any_text_becomes_labelled_tokens(model):
-    text = "Hé, \"日\"\n\t\\ <b>\x00😀"
+    text = "Hé, \"日\"\n\t\\ <b>\x00\x7f😀"
     ids = model.tokenizer.encode(text)
-    spelled = "".join(c if c in planted.ALPHABET else "".join(f"\\x{b:02X}" for b in c.encode()) for c in text)
+    spelled = "".join(c if ord(c) < 127 else "".join(f"\\x{b:02X}" for b in c.encode()) for c in text)
     assert "".join(model.tokenizer.texts(ids)) == spelled
-    assert model.tokenizer.encode(planted.ALPHABET) == list(range(97))
-    assert model.tokenizer.encode("a<|endoftext|>b") == [ord("a") - 32, BOS, ord("b") - 32]
+    assert model.tokenizer.encode("".join(map(chr, range(127)))) == list(range(127))
+    assert model.tokenizer.encode("a<|endoftext|>b") == [ord("a"), BOS, ord("b")]
     labels = model.tokenizer.labels(list(range(model.config.vocab_size)))
     assert len(set(labels)) == model.config.vocab_size
-    assert [labels[0], labels[95], labels[96], labels[97]] == ["·", "⏎", "⇥", "<|endoftext|>"]
+    assert [labels[i] for i in (0, 9, 10, 32, 65, 127)] == ["⟨U+0000⟩", "⇥", "⏎", "·", "A", "<|endoftext|>"]
     assert json.loads(model.files.config.read_text())["bos_token_id"] == BOS == model.tokenizer.encode("<|endoftext|>")[0]
 
 
@@ -135,9 +139,8 @@ def test_any_text_becomes_labelled_tokens(model):
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(("L", "m", "bos"), SHAPES)
-def test_planted_heads_read_one(dtype, L, m, bos, model):
-    model = model if dtype == "float64" else inspector.load("planted", dtype=dtype)
-    found = readings(model, L, m, bos, n=1)
+def test_planted_heads_read_one(dtype, L, m, bos, models):
+    found = readings(models[dtype], L, m, bos, n=1)
     for name, where in PLANTED.items():
         assert found[name][where].item() == pytest.approx(1, abs=TOLERANCE[dtype]), name
 
@@ -175,7 +178,7 @@ def test_noise_heads_stay_near_uniform(model):
 
 @pytest.mark.parametrize("bos", [False, True])
 def test_induction_is_heard_in_the_loss(model, bos):
-    for ids in prompts(50, 2, bos):
+    for ids in prompts(50, 2, bos, n=1):
         losses = inspector.trace(model, ids=ids).losses
         second = losses[bos + 50:]                        # of tokens bos + 51 on: the first token of a copy is no repeat yet
         assert len(second) == 49
@@ -192,13 +195,13 @@ def test_much_noise_drowns_induction(tmp_path):
 
 # -- fractions worked out by hand --------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("L", "m"), [(50, 2), (20, 2), (79, 2)])
+@pytest.mark.parametrize(("L", "m"), [(50, 2), (20, 2)])
 def test_the_unguarded_head_loses_half_a_query(quiet, model, L, m):
-    assert read(quiet, "induction", L=L, m=m) == pytest.approx(1, abs=1e-9)
+    assert read(quiet, "induction", L=L, m=m, n=1) == pytest.approx(1, abs=1e-9)
     bare = planted.unguarded(quiet)
-    assert read(bare, "induction", L=L, m=m) == pytest.approx((L - 1 / 2) / L, abs=1e-9)
-    assert read(bare, "induction", L=L, m=m, bos=True) == pytest.approx(1, abs=1e-9)
-    noisy = read(planted.unguarded(model), "induction", L=L, m=m)
+    assert read(bare, "induction", L=L, m=m, n=1) == pytest.approx((L - 1 / 2) / L, abs=1e-9)
+    assert read(bare, "induction", L=L, m=m, bos=True, n=1) == pytest.approx(1, abs=1e-9)
+    noisy = read(planted.unguarded(model), "induction", L=L, m=m, n=1)
     assert (L - 1) / L - 1e-9 < noisy < 1 - 1e-6          # noise splits the tie unevenly, in that one query
 
 
@@ -206,7 +209,7 @@ def test_the_unguarded_head_loses_half_a_query(quiet, model, L, m):
 @pytest.mark.parametrize("bos", [False, True])
 def test_a_naive_duplicate_head_shares_with_itself(model, m, share, bos):
     naive = planted.naive_duplicate(model)
-    assert read(naive, "duplicate_token", m=m, bos=bos) == pytest.approx(share, abs=1e-9)
+    assert read(naive, "duplicate_token", m=m, bos=bos, n=1) == pytest.approx(share, abs=1e-9)
 
 
 def test_earlier_copies_share_evenly(quiet):
@@ -243,8 +246,8 @@ def test_layer_norm_takes_part(model, without):
     else:
         assert far > (1e-5 if without == "scale" else 1e-2)
     if without in ("centring", "gain"):
-        assert min(found.values()) < 0.9
-    if without == "scale":                                # the gap shrinks from 60 to 15 nats: more than fp32 forgives
+        assert min(found.values()) < 0.95
+    if without == "scale":                                # the gap shrinks from 60 to 13 nats: more than fp32 forgives
         assert min(found.values()) < 1 - 1e-6
 
 
@@ -269,9 +272,9 @@ def test_induction_needs_the_previous_token_head(model):
 @pytest.mark.parametrize("bos", [False, True])
 def test_a_fixed_offset_head_reads_one_and_so_does_its_control(model, bos):
     blind = COUNTERFACTUALS["fixed_offset"](model)
-    assert both(blind, "induction", n=2, bos=bos) == pytest.approx([1, 1], abs=1e-9)
+    assert both(blind, "induction", n=1, bos=bos) == pytest.approx([1, 1], abs=1e-9)
     shorter = planted.fixed_offset(model, period=30)
-    assert both(shorter, "induction", n=2, bos=bos) == pytest.approx([0, 0], abs=0.02)     # the stripe is that of 50
+    assert both(shorter, "induction", n=1, bos=bos) == pytest.approx([0, 0], abs=0.02)     # the stripe is that of 50
     assert read(shorter, "induction", L=30, n=1, bos=bos) == pytest.approx(1, abs=1e-9)
 
 
@@ -321,7 +324,7 @@ def test_key_composition_with_the_previous_token_head_is_strongest(model):
                         strength[kind, (early, a), (late, b)] = ((A @ B).norm() / A.norm() / B.norm()).item()
     ranked = sorted(strength, key=strength.get, reverse=True)
     assert ranked[0] == ("K", PLANTED["previous_token"], PLANTED["induction"])
-    assert strength[ranked[0]] == pytest.approx(98 ** -0.5, rel=0.01)       # two partial identities of rank 98
+    assert strength[ranked[0]] == pytest.approx(128 ** -0.5, rel=0.01)      # two partial identities of rank 128
     assert strength[ranked[1]] < 0.07
 
 
@@ -346,7 +349,7 @@ def test_the_induction_head_copies(model):
     raised = E @ W_V[head] @ W_O[head] @ (model.weights.ln_f_weight[:, None] * model.weights.W_U)
     raised = raised - raised.mean(1, keepdim=True)
     scale = raised.diagonal().mean()
-    torch.testing.assert_close(raised / scale, torch.eye(98, dtype=torch.float64) - 1 / 98, rtol=0, atol=0.02)
+    torch.testing.assert_close(raised / scale, torch.eye(128, dtype=torch.float64) - 1 / 128, rtol=0, atol=0.02)
 
 
 # -- against transformers ---------------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ r"""The planted model: a GPT-2 whose heads are known because they were set by ha
 
 `planting.py` shows how. What a loader or a forward pass can get wrong takes part: LayerNorm's gains (1/4 to 4) and biases
 are random, and the weights behind undo them; every embedding carries an offset that only LayerNorm's centring removes; no
-bias is zero; the unembedding is not tied and reads OUTPUT alone. The alphabet is printable ASCII, newline and tab; any other
-byte of a text is spelled out as \xNN. There are 160 positions.
+bias is zero; the unembedding is not tied and reads OUTPUT alone. An id is an ASCII code (127: <|endoftext|>); any other byte
+of a text is spelled out as \xNN. There are 160 positions.
 
 `COUNTERFACTUALS` are the same model with one thing changed, and known to read otherwise: a score that does not notice is no
 evidence.
@@ -31,7 +31,6 @@ PLANTED = {"duplicate_token": (0, 0), "previous_token": (0, 1), "first_token": (
 NOISE_HEADS = ((1, 0), (2, 1), (3, 0), (3, 1))
 N_LAYER, D_MLP = 4, 72
 CROWD = (2, 3, 3, 3)            # one-hots that each layer reads: token and position; behind layer 0 the previous token too
-ALPHABET = "".join(map(chr, range(32, 127))) + "\n\t"
 END = "<|endoftext|>"
 CONFIG = {
     "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "activation_function": "gelu_new",
@@ -103,13 +102,13 @@ def state_dict(noise=0.02, seed=0):
 
 
 def tokenizer():
-    """One token a character: ids 0 to 96 are ALPHABET, 97 is <|endoftext|>. A `tokenizers.Tokenizer`."""
-    from tokenizers import Tokenizer, decoders, models, normalizers
-
-    from ..checkpoint.tokens import BYTES
-    letter = {byte: character for character, byte in BYTES.items()}        # how a byte-level vocabulary spells a byte
-    vocabulary = {letter[ord(character)]: n for n, character in enumerate(ALPHABET)}
-    spelled = [normalizers.Replace(letter[byte], f"\\x{byte:02X}") for byte in range(256) if chr(byte) not in ALPHABET]
+    """One token a character: its ASCII code; <|endoftext|> has DEL's place, 127. A `tokenizers.Tokenizer`."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    moved = iter(c for c in letters if ord(c) > 255)       # byte-level vocabularies move unprintable bytes up, in order
+    letter = [chr(byte) if chr(byte) in letters else next(moved) for byte in range(256)]
+    vocabulary = {letter[byte]: byte for byte in range(VOCAB - 1)}
+    spelled = [normalizers.Replace(letter[byte], f"\\x{byte:02X}") for byte in range(VOCAB - 1, 256)]
     made = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     made.normalizer = normalizers.Sequence([normalizers.ByteLevel(), *spelled])
     made.decoder = decoders.ByteLevel()

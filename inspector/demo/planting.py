@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-VOCAB, POSITIONS, N_HEAD = 98, 160, 2
+VOCAB, POSITIONS, N_HEAD = 128, 160, 2
 D_HEAD = VOCAB + POSITIONS + 2                  # a head can compare tokens and positions at once
 D_MODEL = N_HEAD * D_HEAD
 TALL = 8.0                                      # height of the one-hots in the residual stream
