@@ -123,7 +123,7 @@ def test_an_enlarged_head_has_no_overlap_and_more_labels(browser, reports, name,
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", [5, 30, 200])
 def test_labels_are_thinned_no_more_than_needed(browser, reports, name, width):
-    """Every axis names its first token, and as many as fit at one label in 12 pixels and powers of two."""
+    """Every axis names its first token, and as many as fit at one label in PITCH pixels and powers of two."""
     with chromium.opened(browser, reports[name] / "layer_00.html", width=width) as page:
         side, shown = page.evaluate("""() => { const plot = document.querySelector('.plot');
           return [plot.querySelector('.cells').getBoundingClientRect().width,

@@ -14,7 +14,7 @@ import torch
 
 from . import cells, palette, words
 
-PITCH = 12          # pixels from one axis label to the next, at least: the line height of the smallest label
+PITCH = 10          # pixels from one axis label to the next, at least: the line height of the smallest label
 NUMBER = 22         # pixels of a cell that holds its number, at least
 MOST_NUMBERS = 12   # cells beside each other, beyond which none holds a number
 HIGH = 0.51         # where on the ramp text changes from the page's ink to the page's own colour
@@ -35,7 +35,8 @@ def environment():
     env = Environment(loader=PackageLoader("inspector.pages"), autoescape=True, undefined=StrictUndefined,
                       trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     env.filters |= {"number": words.number, "percent": words.percent, "count": words.count, "bare": words.bare,
-                    "scientific": words.scientific, "verdict": words.verdict_words}
+                    "scientific": words.scientific, "significant": words.significant,
+                    "verdict": words.verdict_words}
     env.globals |= {"head_name": words.head_name, "page_name": page_name, "plural": words.plural, "hint": words.HINT,
                     "papers": words.PAPERS}
     return env

@@ -47,6 +47,11 @@ def number(value, digits=2):
     return f"{value:.{digits}f}".replace("-", "−")
 
 
+def significant(value):
+    """Three significant digits: 0.0469, −1.2e-05."""
+    return "–" if value is None or not math.isfinite(value) else f"{value:.3g}".replace("-", "−", 1 if value < 0 else 0)
+
+
 def short(value):
     """A score as it fits a cell: .93, and 1 for what rounds to it."""
     shown = f"{value:.2f}"
