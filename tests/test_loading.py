@@ -202,7 +202,7 @@ def test_everything_wrong_is_named_in_one_message(tmp_path):
     assert "unexpected: " in text
     for name in ("h.3.ln_1.weight", "score.weight", r"'a\nb'"):
         assert name in text
-    assert "h.0.mlp.c_fc.bias (int8, strided)" in text
+    assert "h.0.mlp.c_fc.bias (int8, strided, cpu)" in text
     assert one_line(caught.value)
 
 
@@ -458,15 +458,28 @@ def test_a_pickle_with_code_is_refused_and_does_not_run(how, tmp_path):
     assert marker.exists()                                              # the file was a real danger
 
 
-@pytest.mark.parametrize("value", [
-    [1, 2], {}, {"model": {"wte.weight": torch.ones(2)}}, {3: torch.ones(2)}, {"wte.weight": 3}, torch.ones(3), None, "text",
-    {"wte.weight": torch.ones(97, 24).to_sparse()}, {"wte.weight": torch.ones(97, 24, dtype=torch.complex64)},
-    {"wte.weight": torch.empty(97, 24, device="meta")}, {"wte.weight": torch.ones(97, 24, dtype=torch.bool)},
-], ids=lambda value: repr(value)[:30].replace("\n", " "))
+@pytest.mark.parametrize("value", [[1, 2], {}, {"model": {"wte.weight": torch.ones(2)}}, {3: torch.ones(2)},
+                                   {"wte.weight": 3}, torch.ones(3), None, "text"], ids=lambda value: repr(value)[:30])
 def test_a_bin_of_other_things_is_one_error(value, tmp_path):
     folder = save(tiny_model(), tmp_path, "bin")
     torch.save(value, folder / "pytorch_model.bin")
     with pytest.raises((SourceError, WeightsError)) as caught:
+        inspector.load(folder)
+    assert one_line(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "tensor"), [
+    ("float32, sparse_coo, cpu", torch.ones(97, 24).to_sparse()),
+    ("float32, strided, meta", torch.empty(97, 24, device="meta")),
+    ("complex64, strided, cpu", torch.ones(97, 24, dtype=torch.complex64)),
+    ("bool, strided, cpu", torch.ones(97, 24, dtype=torch.bool)),
+    ("int64, strided, cpu", torch.ones(97, 24, dtype=torch.int64)),
+    ("float8_e5m2, strided, cpu", torch.ones(97, 24).to(torch.float8_e5m2)),
+], ids=["sparse", "meta", "complex", "bool", "int", "float8"])
+def test_a_tensor_of_another_kind_is_named(kind, tensor, tmp_path):
+    folder = save(tiny_model(), tmp_path, "bin")
+    torch.save({**tensors_of(tiny_model()), "transformer.wte.weight": tensor}, folder / "pytorch_model.bin")
+    with pytest.raises(WeightsError, match=rf"not plain floating point \(.*\): wte\.weight \({kind}\)$") as caught:
         inspector.load(folder)
     assert one_line(caught.value)
 

@@ -108,7 +108,8 @@ def verified(tensors, config):
     known = {name: tensor for name, tensor in found.items() if name in shapes}
     wrong = [f"{name} is {list(tensor.shape)}, expected {list(shapes[name])}"
              for name, tensor in known.items() if tuple(tensor.shape) != shapes[name]]
-    odd = [f"{name} ({tensor.dtype}, {tensor.layout})".replace("torch.", "") for name, tensor in known.items()
+    odd = [f"{name} ({tensor.dtype}, {tensor.layout}, {tensor.device})".replace("torch.", "")
+           for name, tensor in known.items()
            if tensor.dtype not in FLOATS or tensor.layout != torch.strided or tensor.is_meta]
     problems = {
         "twice, with and without prefix": in_words(doubled),

@@ -64,12 +64,7 @@ def labels_of(pieces):
 
     A byte that is part of no character is ⟨FF⟩; a combining mark that begins a label sits on ◌.
     """
-    data = b"".join(pieces)
-    starts, at = [], 0
-    for piece in pieces:
-        starts.append(at)
-        at += len(piece)
-    labels = ["" for _ in pieces]
+    data, labels = b"".join(pieces), ["" for _ in pieces]
     owner = [n for n, piece in enumerate(pieces) for _ in piece]           # token of each byte
     for start, end, character in characters(data):
         owners = sorted({owner[b] for b in range(start, end)})
