@@ -8,8 +8,8 @@ r"""The planted model: a GPT-2 whose heads are known because they were set by ha
 
 `planting.py` shows how. What a loader or a forward pass can get wrong takes part: LayerNorm's gains (1/4 to 4) and biases
 are random, and the weights behind undo them; every embedding carries an offset that only LayerNorm's centring removes; no
-bias is zero; the unembedding is not tied and reads OUTPUT alone. An id is an ASCII code (127: <|endoftext|>); any other byte
-of a text is spelled out as \xNN. There are 160 positions.
+bias vector is zero; the unembedding is not tied and reads OUTPUT alone. An id is an ASCII code (127: <|endoftext|>); any
+other byte of a text is spelled out as \xNN. There are 160 positions.
 
 `COUNTERFACTUALS` are the same model with one thing changed, and known to read otherwise: a score that does not notice is no
 evidence.
