@@ -14,6 +14,7 @@ from . import cells, palette, words
 
 FONTS = ("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Symbols2")
 MOST_LABELS = 26        # along one grid
+FINEST = 512            # cells a side of one grid; longer texts are drawn in blocks
 LONGEST = 16            # characters of a token label
 SOFT = "#625d70"        # the colour of what explains
 
@@ -113,7 +114,8 @@ def layer_figure(pattern, labels, title, layer, kind="png"):
     width = margin + columns * side + (columns - 1) * gap + 0.15
     figure, axes = _sheet(max(width, margin + 5), top + rows * (side + gap) - gap + margin)
     norm = PowerNorm(0.5, 0, 1)
-    shown = cells.mask(pattern)
+    block = cells.block_size(n, FINEST)
+    shown = cells.pool(cells.mask(pattern), block)                                           # [head, query, key]
     for h in range(n_head):
         box = (margin + (h % columns) * (side + gap), top + (h // columns) * (side + gap), side, side)
         _image(axes, shown[h], box, norm, kind)
@@ -127,6 +129,7 @@ def layer_figure(pattern, labels, title, layer, kind="png"):
                 axes.text(box[0] + at, box[1] + side + 0.05, names[i], ha="center", va="top", rotation=90, fontsize=size)
     what = "row: query, the token that looks; column: key, the token looked at; hatched: masked"
     what += f"; one token in {step} is named" if step > 1 else ""
+    what += f"; one cell: the largest weight of {block} x {block} tokens" if block > 1 else ""
     _heading(axes, margin, figure.get_figwidth() - 0.15, title, what, norm, (0, 0.01, 0.1, 0.25, 0.5, 1), kind)
     return figure
 

@@ -47,7 +47,7 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
         write_tables(folder / "tables", traced.pattern, traced.labels, token_table, repeats, on_text, proof, weights,
                      progress)
         write_figures(folder / "figures", traced.pattern, traced.labels, repeats, on_text, shared, progress)
-        write_pages(folder, traced, token_table, repeats, on_text, proof, weights, shared, text)
+        write_pages(folder, traced, token_table, repeats, on_text, proof, weights, shared, text, progress)
         record.write_text(folder / "run.json", record.to_json(run) + "\n")
     return Path(out).expanduser()
 
@@ -108,16 +108,17 @@ def write_figures(folder, pattern, labels, repeats, on_text, shared, progress=No
             (folder / f"{stem}.{kind}").write_bytes(data)
 
 
-def write_pages(folder, traced, token_table, repeats, on_text, proof, weights, shared, text):
+def write_pages(folder, traced, token_table, repeats, on_text, proof, weights, shared, text, progress=None):
     """The overview and a page for each layer."""
     question = presets.question_of(text)
     answer = question and (question, tables.question_table(traced.pattern, traced.texts, question))
     record.write_text(folder / "index.html", index_page(
         token_table, traced.pattern, repeats, on_text, proof, shared, index_files(shared, proof is not None), answer))
-    for layer, grid in enumerate(traced.pattern):
-        record.write_text(folder / page_name(layer, shared["n_layer"]), layer_page(
-            layer, grid, traced.labels, repeats[repeats["layer"] == layer], on_text[on_text["layer"] == layer],
-            weights[layer], shared, layer_files(layer, shared)))
+    layers = range(shared["n_layer"])
+    for layer in progress(layers, total=len(layers), desc="pages") if progress is not None else layers:
+        record.write_text(folder / page_name(layer, len(layers)), layer_page(
+            layer, traced.pattern[layer], traced.labels, repeats[repeats["layer"] == layer],
+            on_text[on_text["layer"] == layer], weights[layer], shared, layer_files(layer, shared)))
 
 
 def index_files(shared, checked):

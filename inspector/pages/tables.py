@@ -57,12 +57,12 @@ def link_table(pattern, labels, layer, count=10):
     query, key = open_cells.nonzero(as_tuple=True)                                           # in reading order
     rows = []
     for head, grid in enumerate(pattern.detach().cpu()):
-        order = grid[query, key].sort(descending=True, stable=True)
-        for rank, (weight, at) in enumerate(zip(order.values[:count].tolist(), order.indices[:count].tolist(),
-                                                strict=True), 1):
-            if weight > 0:
-                i, j = int(query[at]), int(key[at])
-                rows.append((layer, head, rank, i, j, weight, words.link(labels[i], labels[j], weight)))
+        weights = grid[query, key]
+        linked = (weights > 0).nonzero().squeeze(-1)
+        best = largest(weights[None, linked], min(count, len(linked)))[0] if len(linked) else []
+        for rank, at in enumerate(linked[best].tolist(), 1):
+            i, j, weight = int(query[at]), int(key[at]), float(weights[at])
+            rows.append((layer, head, rank, i, j, weight, words.link(labels[i], labels[j], weight)))
     return pd.DataFrame(rows, columns=["layer", "head", "rank", "query", "key", "weight", "words"])
 
 

@@ -21,6 +21,10 @@
   /** A label as in the sentences: without the mark of its leading space. @param {string} label */
   const bare = label => label.length > 1 && label.startsWith("·") ? label.slice(1) : label;
 
+  // Many layers: the bar above starts at this page's own.
+  const here = document.querySelector(".layers [aria-current]");
+  if (here) here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.offsetLeft - here.parentElement.clientWidth / 2;
+
   for (const plot of document.querySelectorAll(".plot")) {
     const cells = plot.querySelector(".cells"), image = cells.querySelector("img");
     const readout = plot.parentElement.querySelector(".readout");
