@@ -589,6 +589,12 @@ def written(model, tmp_path_factory):
     return inspector.report(model, presets.PRESETS["animal"], out=tmp_path_factory.mktemp("out") / "animal", period=9)
 
 
+@pytest.fixture
+def no_figures(monkeypatch):
+    """Empty figures, for tests that look at other things."""
+    monkeypatch.setattr(figures, "files", lambda draw: {"png": b"", "svg": b""})
+
+
 def files_of(folder):
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
 
@@ -652,6 +658,7 @@ def test_the_animal_is_asked_about(model, written):
     assert f"Most in {int(row['layer'])}.{int(row['head'])} ({row['animal']:.2f})" in said
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_long_texts_leave_the_great_table_out(model, tmp_path):
     ids = torch.randint(0, 200, (201,), generator=torch.Generator().manual_seed(0))
     folder = inspector.report(model, ids=ids, out=tmp_path / "long", check=False, period=5)
@@ -662,6 +669,7 @@ def test_long_texts_leave_the_great_table_out(model, tmp_path):
     assert "not checked" in text_of(page)
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_bos_and_one_token(model, tmp_path):
     folder = inspector.report(model, ids=[7], out=tmp_path / "one", check=False, period=5)
     assert "no BOS" in text_of((folder / "index.html").read_text(encoding="utf-8"))
@@ -696,6 +704,7 @@ def test_a_failure_leaves_nothing_behind(model, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_a_model_without_tokenizer_and_a_coarse_one(tmp_path):
     folder = models.save(models.tiny_model(), tmp_path / "m")
     model = inspector.load(folder, dtype="bfloat16")
