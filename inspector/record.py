@@ -6,6 +6,7 @@ and a killed run loses nothing. An older folder is replaced only if it holds a `
 
 import csv
 import ctypes
+import functools
 import glob
 import json
 import math
@@ -23,6 +24,7 @@ from .errors import OutputError
 PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "huggingface_hub", "numpy", "pandas", "matplotlib")
 
 
+@functools.cache
 def versions():
     """{package: version} of what the numbers depend on; a package that is not installed is None."""
     found = {"inspector": __version__, "python": platform.python_version()}

@@ -5,10 +5,10 @@
     python scripts/train_demo.py --repeats 0      # text alone, no planted repeats
 
 Text: docstrings of the standard library and of the packages pinned in constraints.txt, and `pydoc_data.topics`: always
-at hand, the same wherever the same versions are installed. A quarter of the rows (in the first two fifths of the steps:
+at hand, the same wherever the same versions are installed. A quarter of the rows (in the first half of the steps:
 half) are random ids repeated with a random period, so that induction pays everywhere (Olsson et al. 2022, "In-context
-Learning and Induction Heads", use the same sequences as a test). Windows start at random positions: a model that only
-sees windows starting at 0 never learns the position embeddings beyond its windows.
+Learning and Induction Heads", use the same sequences as a test). In the second half windows start at random
+positions: a model that only sees windows starting at 0 never learns the position embeddings beyond them.
 
 The folder `build/demo/<run>/` holds the tokenizer, one checkpoint per logged step (fp16) and the state to resume from.
 The last checkpoint becomes the shipped model with `--ship FOLDER`.
@@ -128,12 +128,16 @@ def repeated_row(rng, length):
 
 
 def batch(step, *, data, seed, steps, share):
-    """(ids, positions), each int64 [row, length]: made from seed and step alone, so that a resumed run agrees."""
+    """(ids, positions, number of repeated rows, which come first): ids and positions int64 [row, length].
+
+    Made from seed and step alone, so that a resumed run agrees with one that was never stopped.
+    """
     rng = np.random.default_rng([seed, step])
     done = step / steps
-    if done < 0.4:            # short rows and twice the repeats: where the heads form
+    forming = done < 0.5
+    if forming:               # short rows from position 0 and twice the repeats: where the heads form
         length, share = 64, min(1.0, 2 * share)
-    elif done < 0.7:
+    elif done < 0.75:
         length = (64, 128, 128, 256)[step % 4]
     else:
         length = (128, 256, 256)[step % 3]
@@ -142,25 +146,25 @@ def batch(step, *, data, seed, steps, share):
     rows = [repeated_row(rng, length) for _ in range(n_repeated)]
     for start in rng.integers(0, len(data) - length, n_rows - n_repeated):
         rows.append(data[start:start + length])
-    offsets = rng.integers(0, CONTEXT - length + 1, n_rows) * (rng.random(n_rows) < 0.75)
+    offsets = rng.integers(0, CONTEXT - length + 1, n_rows) * (rng.random(n_rows) < (0 if forming else 0.75))
     positions = offsets[:, None] + np.arange(length)[None]
-    return torch.from_numpy(np.stack(rows).astype(np.int64)), torch.from_numpy(positions)
+    return torch.from_numpy(np.stack(rows).astype(np.int64)), torch.from_numpy(positions), n_repeated
 
 
 # -- training --------------------------------------------------------------------------------------------------------
 
-def sinusoids(n, width, amplitude=0.03):
-    """Where the position embeddings start (Vaswani et al. 2017, section 3.5), at about the norm of the token embeddings.
+def sinusoids(n, width, amplitude=0.1):
+    """Where the position embeddings start (Vaswani et al. 2017, section 3.5, with base 1,000): [n, width].
 
-    From GPT-2's own random start this small model had found no previous-token head after 1,400 steps: each of 256
-    positions had to be learned alone. In sinusoids "one back" is one linear map for all positions. They are learned on
-    from there like any weight. [n, width]
+    From GPT-2's own random start, and from sinusoids as small as the token embeddings (0.03), this small model had found
+    no previous-token head after 1,400 steps: "one back" had to be learned for each position alone, under the tokens'
+    noise. In sinusoids it is one linear map for all positions. They are learned on from there like any weight.
     """
-    angle = torch.arange(n)[:, None] * 10000 ** (-torch.arange(0, width, 2) / width)
+    angle = torch.arange(n)[:, None] * 1000 ** (-torch.arange(0, width, 2) / width)
     return amplitude * torch.cat([angle.sin(), angle.cos()], dim=1)
 
 
-def learning_rate(step, steps, peak=2e-3, warmup=150):
+def learning_rate(step, steps, peak=1.5e-3, warmup=150):
     """Linear warm-up, then half a cosine down to a fiftieth of the peak."""
     if step < warmup:
         return peak * (step + 1) / warmup
@@ -215,20 +219,22 @@ def train(folder, *, layers, steps, seed, share):
     if first == 0:
         save_checkpoint(model, folder, 0)
     for step in bar:
-        ids, positions = batch(step, data=data, seed=seed, steps=steps, share=share)
+        ids, positions, n_repeated = batch(step, data=data, seed=seed, steps=steps, share=share)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, steps)
         # The fused kernel's backward pass only pays on long rows (measured: 0.4 against 0.8 s a step at 64 tokens).
         model.config._attn_implementation = "sdpa" if ids.shape[1] > 128 else "eager"
         with torch.autocast("cpu", dtype=torch.bfloat16):
             logits = model(ids, position_ids=positions).logits
-        loss = torch.nn.functional.cross_entropy(logits[:, :-1].float().flatten(0, 1), ids[:, 1:].flatten())
+        each = torch.nn.functional.cross_entropy(logits[:, :-1].float().transpose(1, 2), ids[:, 1:], reduction="none")
+        loss = each.mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if step % 20 == 0:
-            bar.set_postfix(loss=f"{loss.item():.3f}", length=ids.shape[1])
+            bar.set_postfix(text=f"{each[n_repeated:].mean():.3f}", repeats=f"{each[:n_repeated].mean():.3f}",
+                            length=ids.shape[1])
         if step + 1 in kept:
             save_checkpoint(model, folder, step + 1)
         if (step + 1) % 200 == 0 or step + 1 == steps:
@@ -241,7 +247,7 @@ def main():
     """Read the arguments and train."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--layers", type=int, default=4, help="4 is the demo, 1 the control")
-    parser.add_argument("--steps", type=int, default=2500)
+    parser.add_argument("--steps", type=int, default=2400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeats", type=float, default=0.25, help="share of rows that are repeated random ids")
     parser.add_argument("--out", type=Path, help="run folder; default build/demo/layers_N")

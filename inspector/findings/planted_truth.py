@@ -10,7 +10,7 @@ from ..demo.planted import PLANTED, fixed_offset, keys_shifted, previous_token_s
 from .table import heads
 from .verdicts import THRESHOLD
 
-PERIOD = 48
+PERIOD = 50
 BOUND = {"float64": 1e-9, "float32": 1e-6}
 COARSE = 1e-2           # half precision: the scores are what they are, to two digits
 
