@@ -46,9 +46,9 @@ def drawable(label, longest=LONGEST):
 def style():
     """The one context in which figures are made and saved."""
     import matplotlib
-    settings = {"svg.hashsalt": "inspector", "svg.fonttype": "none", "svg.image_inline": True, "text.parse_math": False, "image.resample": True,
-                "font.family": [name for name, _ in fonts()],
-                "font.size": 8, "axes.linewidth": 0.6, "text.usetex": False}
+    settings = {"svg.hashsalt": "inspector", "svg.fonttype": "none", "svg.image_inline": True, "text.parse_math": False,
+                "text.usetex": False, "image.resample": True, "font.family": [name for name, _ in fonts()],
+                "font.size": 8, "axes.linewidth": 0.6}
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(settings)
