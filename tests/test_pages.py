@@ -477,7 +477,9 @@ def test_the_overview_names_the_heads_found_best_first():
 def test_the_layer_page_marks_the_heads_found():
     page = layer_of(verdicts={(1, 2): ["induction"], (0, 0): ["first_token"]})
     assert page.count('class="tag"') == 1
-    assert "Found here: 1.2 (induction)." in text_of(page)
+    assert "Found here: induction in 1.2." in text_of(page)
+    assert layer.summary([("1.0", ["induction"]), ("1.1", []), ("1.2", ["first_token", "induction"])]) == (
+        "Found here: induction in 1.0 and 1.2; first token in 1.2.")
     assert "No head of this layer got a verdict." in text_of(layer_of())
 
 

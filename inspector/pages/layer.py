@@ -36,10 +36,14 @@ def head_norms(table):
                                      for head, group in own.groupby("head", sort=True)]}
 
 
-def summary(layer, heads):
-    """What was found in this layer, in one sentence. heads: [(head name, verdict)]."""
-    found = [f"{name} ({words.verdict_words(verdict)})" for name, verdict in heads if verdict]
-    return f"Found here: {words.listing(found)}." if found else "No head of this layer got a verdict."
+def summary(heads):
+    """What was found in a layer, in one sentence. heads: [(head name, verdict)]."""
+    found = {}
+    for name, verdict in heads:
+        for role in verdict:
+            found.setdefault(role, []).append(name)
+    said = [f"{words.verdict_words([role])} in {words.listing(names)}" for role, names in found.items()]
+    return f"Found here: {'; '.join(said)}." if said else "No head of this layer got a verdict."
 
 
 def layer_page(layer, pattern, labels, repeats, on_text, weights, facts, files):
@@ -65,7 +69,7 @@ def layer_page(layer, pattern, labels, repeats, on_text, weights, facts, files):
                       "links": link_rows(links, labels, head), "first_token": shares[head]})
     names = {words.head_name(layer, head): share for head, share in enumerate(shares)}
     return render("layer.html", facts, here=layer, heads=heads, block=block, files=files,
-                  summary=summary(layer, [(words.head_name(layer, h["head"]), h["verdict"]) for h in heads]),
+                  summary=summary([(words.head_name(layer, h["head"]), h["verdict"]) for h in heads]),
                   first_token=words.first_token_words(names), weights=weight_rows(weights, table),
                   head_norms=head_norms(table), thin="\n".join([thinning("by-token", n), number_rule(n)]),
                   data=script_json({"labels": labels, "maps": {}}))
