@@ -26,7 +26,7 @@ def png(levels, alpha):
     pixels = np.stack([levels, alpha], axis=-1).reshape(rows, 2 * columns)
     lines = np.pad(pixels, ((0, 0), (1, 0)))                            # each line begins with its filter type, 0
     header = struct.pack(">IIBBBBB", columns, rows, 8, 4, 0, 0, 0)      # 8 bits, grey with alpha
-    return (b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(lines.tobytes(), 9))
+    return (b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(lines.tobytes(), 6))
             + _chunk(b"IEND", b""))
 
 
