@@ -10,8 +10,9 @@ half) are random ids repeated with a random period, so that induction pays every
 Learning and Induction Heads", use the same sequences as a test). In the second half windows start at random
 positions: a model that only sees windows starting at 0 never learns the position embeddings beyond them.
 
-The folder `build/demo/<run>/` holds the tokenizer, one checkpoint per logged step (fp16) and the state to resume from.
-The last checkpoint becomes the shipped model with `--ship FOLDER`.
+The folder `build/demo/<run>/` holds the tokenizer, one checkpoint per logged step (fp16), `facts.json` (the run's data and
+floors), `training.csv` (scores of every checkpoint) and the state to resume from. `--ship` copies the last checkpoint, and
+with it the tables of the runs found beside it, to where the package looks for it.
 """
 
 import argparse
@@ -20,10 +21,12 @@ import hashlib
 import json
 import math
 import pydoc_data.topics
+import shutil
 import sysconfig
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tqdm import tqdm
@@ -243,17 +246,85 @@ def train(folder, *, layers, steps, seed, share):
             (folder / "state.tmp").replace(state_file)
 
 
+# -- what came of it -------------------------------------------------------------------------------------------------
+
+def checkpoints(folder):
+    """{step: folder} of a run, in order."""
+    return {int(path.name[5:]): path for path in sorted(folder.glob("step_*"))}
+
+
+def row_losses(model, ids, batch_rows=16):
+    """Loss of every next token: ids [row, pos] -> [row, pos - 1], nats."""
+    from inspector.model.forward import embed, layers, losses, unembed
+    found = []
+    for rows in ids.split(batch_rows):
+        *_, last = layers(model, embed(model, rows))
+        found.append(losses(unembed(model, last.resid_post), rows))
+    return torch.cat(found)
+
+
+def score_checkpoint(path, held_out, period=50):
+    """One row of training.csv: best heads on repeats, loss in both copies, loss on held-out text and by position."""
+    import inspector
+    from inspector.findings.prompts import draw
+    model = inspector.load(path)
+    table = inspector.heads(model, period=period)
+    best, previous = table["induction"].idxmax(), table["previous_token"].idxmax()
+    copies = row_losses(model, draw(model, period=period, seed=1).ids).mean(0)
+    text = row_losses(model, held_out)
+    late, early = text[:, -20:].mean(1), text[:, 40:60].mean(1)      # the published score is the 500th minus the 50th token
+    return {"previous_token": table["previous_token"][previous],
+            "previous_token_head": f"{table['layer'][previous]}.{table['head'][previous]}",
+            "induction": table["induction"][best], "induction_head": f"{table['layer'][best]}.{table['head'][best]}",
+            "induction_control": table["induction_control"][best],
+            "induction_verdicts": int(sum("induction" in v for v in table["verdict"])),
+            "first_copy_loss": float(copies[:period - 1].mean()), "second_copy_loss": float(copies[period:].mean()),
+            "held_out_loss": float(text.mean()), "in_context": float((late - early).mean()),
+            "in_context_se": float((late - early).std() / len(text) ** 0.5)}
+
+
+def windows(held_out, count):
+    """Held-out ids as [window, CONTEXT], `count` of them, evenly spread."""
+    whole = held_out[:len(held_out) // CONTEXT * CONTEXT].reshape(-1, CONTEXT)
+    return torch.from_numpy(whole[np.linspace(0, len(whole) - 1, count).round().astype(int)].astype(np.int64))
+
+
+def score_run(folder):
+    """Write training.csv of a run: every checkpoint scored alike."""
+    held_out = windows(np.load(folder / "held_out.npy"), 64)
+    facts = json.loads((folder / "facts.json").read_text())
+    rows = [{"layers": facts["layers"], "step": step, **score_checkpoint(path, held_out)}
+            for step, path in tqdm(checkpoints(folder).items(), desc="scoring")]
+    pd.DataFrame(rows).round(5).to_csv(folder / "training.csv", index=False)
+
+
+def ship(folder):
+    """Copy the last checkpoint into the package, with the tables of this run and of the runs beside it."""
+    import inspector
+    target = Path(inspector.__file__).parent / "demo"
+    last = list(checkpoints(folder).values())[-1]
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        shutil.copyfile(last / name, target / name)
+    tables = [pd.read_csv(path) for path in sorted(folder.parent.glob("*/training.csv"))]
+    pd.concat(tables, ignore_index=True).to_csv(target / "training.csv", index=False)
+    shutil.copyfile(folder / "facts.json", target / "facts.json")
+
+
 def main():
-    """Read the arguments and train."""
+    """Read the arguments, train, score, ship."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--layers", type=int, default=4, help="4 is the demo, 1 the control")
     parser.add_argument("--steps", type=int, default=2400)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeats", type=float, default=0.25, help="share of rows that are repeated random ids")
     parser.add_argument("--out", type=Path, help="run folder; default build/demo/layers_N")
+    parser.add_argument("--ship", action="store_true", help="make this run the package's demo model")
     args = parser.parse_args()
     folder = args.out or Path("build/demo") / f"layers_{args.layers}"
     train(folder, layers=args.layers, steps=args.steps, seed=args.seed, share=args.repeats)
+    score_run(folder)
+    if args.ship:
+        ship(folder)
 
 
 if __name__ == "__main__":
