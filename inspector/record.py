@@ -75,8 +75,12 @@ def to_json(data, indent=2):
 
 def to_csv(table, file):
     """A DataFrame as CSV: text quoted, numbers not, non-finite an empty cell. Read it with keep_default_na=False."""
-    clean = table.map(lambda v: "; ".join(map(str, v)) if isinstance(v, list | tuple) else v)
-    clean = clean.replace([math.inf, -math.inf], math.nan)
+    clean = table.copy(deep=False)
+    for name in table.columns:
+        if table[name].dtype == object:
+            clean[name] = table[name].map(lambda v: "; ".join(map(str, v)) if isinstance(v, list | tuple) else v)
+        elif table[name].dtype.kind == "f":
+            clean[name] = table[name].where(table[name].abs() != math.inf)
     clean.to_csv(file, index=False, quoting=csv.QUOTE_NONNUMERIC, encoding="utf-8", errors="backslashreplace",
                  lineterminator="\n")
 

@@ -31,7 +31,7 @@ def head_name(row):
 def heads_text(table):
     """The heads table: how it was measured, the verdicts, then every head."""
     run = table.attrs["run"]["arguments"]
-    if run["period"]:
+    if run["repeats"]:
         how = (f"{run['protocol']}: {run['n_sequences']} sequence(s), {run['repeats']} copies of {run['period']} ids, "
                f"{'BOS' if run['bos'] else 'no BOS'}, seed {run['seed']}")
     else:

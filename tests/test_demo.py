@@ -71,7 +71,8 @@ def test_previous_token_in_every_band_of_25_positions(demo):
 @pytest.fixture(scope="module")
 def held_out():
     """Docstrings that were kept out of training, as windows of ids, and the bigram's loss on the very same windows."""
-    return json.loads((DATA / "held_out.json").read_text()), torch.from_numpy(np.load(DATA / "held_out.npy").astype(np.int64))
+    facts = json.loads((DATA / "held_out.json").read_text())
+    return facts, torch.from_numpy(np.load(DATA / "held_out.npy").astype(np.int64))
 
 
 def test_it_reads_unseen_prose_better_than_a_bigram(demo, held_out):

@@ -20,6 +20,7 @@ from PIL import Image
 
 import inspector
 from inspector.errors import ArgumentError, OutputError
+from inspector.model.tracing import attention_table
 from inspector.pages import cells, figures, index, layer, palette, presets, report, tables, words
 from inspector.pages import html as pages
 
@@ -206,14 +207,14 @@ def test_attention_table_is_exact_and_short():
     """Every surviving weight once, read back as the very float32, in its shortest decimals."""
     pattern = random_pattern(2, 9).float()
     file = io.StringIO()
-    inspector.record.to_csv(tables.attention_table(pattern, 3), file)
+    inspector.record.to_csv(attention_table(pattern[None]), file)
     back = pd.read_csv(io.StringIO(file.getvalue()))
     assert len(back) == 2 * 45
-    assert back["layer"].unique().tolist() == [3]
+    assert back["layer"].unique().tolist() == [0]
     picked = pattern.numpy()[tuple(back[c].to_numpy() for c in ("head", "query", "key"))]
     assert (back["weight"].to_numpy().astype(np.float32) == picked).all()
     assert max(len(line) for line in file.getvalue().splitlines()[1:]) < 24
-    wide = tables.attention_table(random_pattern(1, 9), 0)
+    wide = attention_table(random_pattern(1, 9)[None])
     assert wide["weight"].tolist() == random_pattern(1, 9)[0][*torch.tril_indices(9, 9)].tolist()
 
 

@@ -13,7 +13,8 @@ from ..model.forward import embed, layers
 from ..model.kernels import scan
 from ..record import run_record
 from .prompts import Prompts, draw, find_period
-from .protocols import Protocol, id_range, protocol
+from .protocols import Protocol, id_range
+from .protocols import protocol as protocol_of
 from .scores import MATCHING, SCORES, copies, mean_rows, queries, row_scores, uniform_rows
 from .verdicts import LEVEL, THRESHOLD, verdicts
 
@@ -157,13 +158,21 @@ def _nested(ids):
     return len(ids) > 0 and hasattr(ids[0], "__len__")
 
 
+def given_prompts(model, rows, period, bos, n_sequences, seed):
+    """Prompts from given rows [sequence, pos] that repeat with a period, with controls drawn for them."""
+    n = rows.shape[1] - bos
+    symbols = torch.cat([torch.full((int(bos),), -1, dtype=torch.int64), torch.arange(n) % period])
+    control = draw(model, period=(n + 1) // 2, n_sequences=n_sequences, bos=bos, seed=seed).control[:, :n + bos]
+    return Prompts(rows, control, symbols, period, n // period, bos)
+
+
 def heads(model, ids=None, *, text=None, period=None, repeats=2, n_sequences=16, bos=False, seed=0, protocol="stripe",
           threshold=THRESHOLD, progress=None):
     """What every head does, in one DataFrame: a row a head, scores as in `findings.scores`.
 
     Without ids or text: `n_sequences` drawn sequences of `period` (50) distinct ids, `repeats` times, and as many
-    unrepeated controls. With ids (one row or several of one length) the period is found in them; where there is none, or
-    with a text, the scores are those of the text itself, and `duplicate_token` and `induction` average the queries whose
+    unrepeated controls. With several rows of ids that repeat, the period is found in them. With a text, or one
+    row of ids, the scores are those of the text itself, and `duplicate_token` and `induction` average the queries whose
     token occurred before (how many: `.attrs["n_queries"]`; NaN where there is none). `protocol` names a published way to
     measure, which fixes everything but the seed.
 
@@ -174,7 +183,7 @@ def heads(model, ids=None, *, text=None, period=None, repeats=2, n_sequences=16,
 
     Raises ArgumentError, TextError.
     """
-    rule = PROTOCOL_OF(protocol)
+    rule = protocol_of(protocol)
     if not 0 <= threshold <= 1:
         raise ArgumentError(f"threshold is {threshold!r}; expected a number from 0 to 1")
     given = ids is not None or text is not None
@@ -192,7 +201,9 @@ def heads(model, ids=None, *, text=None, period=None, repeats=2, n_sequences=16,
             raise ArgumentError(f"the ids repeat with period {found}, not {period}")
         if period is not None and found is None:
             raise ArgumentError(f"the ids do not repeat with period {period}")
-        prompts = _given_prompts(model, rows, found, bos_first is not None, n_sequences, seed)
+        # One row gives no spread and so no verdict: it needs no control, and its copies are its equal ids.
+        prompts = None if found is None or len(rows) == 1 else given_prompts(model, rows, found, bos_first is not None,
+                                                                             n_sequences, seed)
     else:
         prompts = draw(model, period=rule.period if period is None else period, repeats=repeats, n_sequences=n_sequences,
                        bos=bos, seed=seed)
@@ -202,23 +213,11 @@ def heads(model, ids=None, *, text=None, period=None, repeats=2, n_sequences=16,
     else:
         table = on_prompts(model, prompts, rule, threshold=threshold, progress=progress)
         n_queries = {name: int(mask.sum()) for name, mask in chosen_rows(prompts.symbols, rule, prompts.period).items()}
-    used = {"protocol": protocol, "source": rule.source, "period": prompts.period if prompts else None,
+    used = {"protocol": protocol, "source": rule.source,
+            "period": prompts.period if prompts else found,
             "repeats": prompts.repeats if prompts else None, "n_sequences": len(prompts.ids if prompts else rows),
             "bos": prompts.bos if prompts else bos, "seed": seed, "threshold": threshold, "level": LEVEL,
             "text": text, "ids": ids, "kernel": f"scan, {BLOCK} rows", "n_queries": n_queries}
     table.attrs = {"run": run_record(model, "heads", **used), "n_queries": n_queries, "threshold": threshold,
                    "period": used["period"]}
     return table
-
-
-PROTOCOL_OF = protocol        # the function, which the argument of the same name hides in `heads`
-
-
-def _given_prompts(model, rows, period, bos, n_sequences, seed):
-    """Prompts from given rows with a period; None where there is no period or no room for a control."""
-    if period is None or period < 2:
-        return None
-    n = rows.shape[1] - bos
-    symbols = torch.cat([torch.full((int(bos),), -1, dtype=torch.int64), torch.arange(n) % period])
-    control = draw(model, period=n // 2 + n % 2, n_sequences=n_sequences, bos=bos, seed=seed).control[:, :n + bos]
-    return Prompts(rows, control, symbols, period, n // period, bos)

@@ -79,23 +79,23 @@ ATTENTION_TOKENS = 200      # attention.csv is written up to here; 1,024 tokens 
 
 
 def attention_table(pattern):
-    """The pattern as rows (layer, head, query, key, weight), the cells at or below the diagonal: a DataFrame.
+    """Every weight at or below the diagonal as a row (layer, head, query, key, weight): a DataFrame.
 
-    pattern: [layer, head, query, key].
+    pattern: [layer, head, query, key]. A weight has the shortest decimals that read back as the same number.
     """
     import numpy as np
     import pandas as pd
     n_layer, n_head, n, _ = pattern.shape
     query, key = np.tril_indices(n)
-    cells = len(query)
-    return pd.DataFrame({
-        "layer": np.repeat(np.arange(n_layer), n_head * cells),
-        "head": np.tile(np.repeat(np.arange(n_head), cells), n_layer),
-        "query": np.tile(query, n_layer * n_head),
-        "key": np.tile(key, n_layer * n_head),
-        "weight": pattern.cpu().float().numpy()[:, :, query, key].ravel() if pattern.dtype != torch.float64
-        else pattern.cpu().numpy()[:, :, query, key].ravel(),
-    })
+    weight = pattern[:, :, query, key].flatten().cpu()
+    weight = weight.numpy() if weight.dtype == torch.float64 else weight.float().numpy()
+    if weight.dtype != np.float64:
+        # By way of text: a float32 as a double would be written with 17 digits.
+        weight = weight.astype("U32").astype(np.float64)
+    return pd.DataFrame({"layer": np.repeat(np.arange(n_layer), n_head * len(query)),
+                         "head": np.tile(np.repeat(np.arange(n_head), len(query)), n_layer),
+                         "query": np.tile(query, n_layer * n_head), "key": np.tile(key, n_layer * n_head),
+                         "weight": weight})
 
 
 def token_table(trace):

@@ -9,14 +9,13 @@ from ..checkpoint import tokens
 from ..findings.prompts import drawable_ids
 from ..findings.protocols import PROTOCOLS
 from ..findings.table import heads
-from ..model.tracing import trace
+from ..model.tracing import ATTENTION_TOKENS, attention_table, trace
 from . import figures, presets, tables, words
 from .html import page_name
 from .index import index_page
 from .layer import layer_page
 
 STRIPE = PROTOCOLS["stripe"]
-MOST_TOKENS = 200       # beyond, attention.csv is left out: it grows with the square
 
 
 def report(model, text=None, *, ids=None, out="reports/report", bos=False, check=True, period=None, seed=0, progress=None):
@@ -69,7 +68,7 @@ def facts(model, traced, text, token_table):
             "dtype": model.dtype, "device": model.device, "version": __version__, "n_tokens": len(traced.ids),
             "bos": traced.bos, "mean_loss": loss, "blind_loss": math.log(config.vocab_size),
             "shown_text": words.headline(text if text is not None else "".join(traced.texts) or " ".join(traced.labels)),
-            "full_attention": len(traced.ids) <= MOST_TOKENS, "most_tokens": MOST_TOKENS}
+            "full_attention": len(traced.ids) <= ATTENTION_TOKENS, "most_tokens": ATTENTION_TOKENS}
 
 
 def layer_weights(block):
@@ -88,8 +87,8 @@ def write_tables(folder, pattern, labels, token_table, repeats, on_text, proof, 
     named = {"tokens": token_table, "heads_repeats": repeats, "heads_text": on_text, "links": links, "weights": parts}
     if proof is not None:
         named["check"] = proof
-    if len(labels) <= MOST_TOKENS:
-        named["attention"] = pd.concat([tables.attention_table(grid, layer) for layer, grid in enumerate(pattern)])
+    if len(labels) <= ATTENTION_TOKENS:
+        named["attention"] = attention_table(pattern)
     for name in progress(named, total=len(named), desc="tables") if progress is not None else named:
         record.to_csv(named[name], folder / f"{name}.csv")
 

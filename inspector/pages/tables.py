@@ -71,19 +71,6 @@ def first_token_shares(pattern):
     return pattern[..., 1:, 0].mean(-1)
 
 
-def attention_table(pattern, layer):
-    """Every weight of a layer that survives the mask: layer, head, query, key, weight. pattern: [head, query, key]."""
-    n_head, n, _ = pattern.shape
-    query, key = torch.tril_indices(n, n)
-    heads = torch.arange(n_head).repeat_interleave(len(query))
-    weight = pattern[:, query, key].flatten().detach().cpu()
-    weight = weight if weight.dtype == torch.float64 else weight.float()
-    # By way of text: the shortest decimals that read back as the same float32, not that float's 17 digits as a double.
-    shortest = weight.numpy().astype("U32").astype("float64")
-    return pd.DataFrame({"layer": layer, "head": heads.numpy(), "query": query.repeat(n_head).numpy(),
-                         "key": key.repeat(n_head).numpy(), "weight": shortest})
-
-
 def weight_table(weights, layer):
     """A row a weight: layer, weight, shape, numbers, norm (Frobenius), mean, std, smallest, largest.
 
