@@ -42,9 +42,6 @@ def check(model, text=None, *, ids=None, bos=False, against="huggingface", float
     else:
         from .parity import parity
         row = default_ids(model) if text is None and ids is None else tokens.encode(model, text, ids=ids, bos=bos)
-        if len(row) > model.config.n_positions:
-            from .errors import TextError
-            raise TextError(f"the text has {len(row)} tokens; this model has positions for {model.config.n_positions}")
         table = parity(model, row, float64=float64, progress=progress)
     table.attrs["run"] = run_record(model, "check", text=text, ids=row, bos=bos, against=against, float64=float64)
     return table

@@ -185,7 +185,7 @@ def parity(model, ids, *, float64=True, kernel=grid, progress=None):
     read the model's files anew, in the dtypes the proof needs, whatever dtype `model` has. `kernel` is for tests.
 
     Configs with `reorder_and_upcast_attn` have no float64 in transformers; both parts are then float32 against float32,
-    within 1e-6 of (1 + the largest score).
+    within 1e-6 of (1 + the largest score). Raises TextError as `embed`.
     """
     upcast = model.config.reorder_and_upcast_attn
     steps = ["reference, float32", "ours against it"] if upcast or not float64 else ["reference, float32", "float64"]
@@ -205,11 +205,11 @@ def parity(model, ids, *, float64=True, kernel=grid, progress=None):
         advance()
 
     ids = torch.as_tensor(ids, device=model.device)
+    ours32 = load_ours("float32")
+    run32 = layers(ours32, embed(ours32, ids), kernel=kernel)      # refuses a text that is too long before anything else
     half = load_reference(model.files, torch.float32, model.device)
     half_logits = run_reference(half, ids, store)
-    ours32 = load_ours("float32")
     rows = []
-    run32 = layers(ours32, embed(ours32, ids), kernel=kernel)
     if upcast:
         rows = _upcast_rows(run32, ours32, stored, half_logits, advance)
         return _table(rows, model, ids, "float32 only")

@@ -193,16 +193,21 @@ def encode(model, text=None, *, ids=None, bos=False):
                         "give ids instead (--ids \"464 3797 3332\")")
     else:
         found = model.tokenizer.encode(text)
-    if bos:
-        if bos_id is None or not 0 <= bos_id < size:
-            raise TextError(f"this model has no BOS token inside its vocabulary (bos_token_id {bos_id}, vocabulary {size})")
-        found = found if found[:1] == [bos_id] else [bos_id, *found]
-    if not found:
+    refuse_unusable(found, size)
+    if not bos:
+        return found
+    if bos_id is None or not 0 <= bos_id < size:
+        raise TextError(f"this model has no BOS token inside its vocabulary (bos_token_id {bos_id}, vocabulary {size})")
+    return found if found[:1] == [bos_id] else [bos_id, *found]
+
+
+def refuse_unusable(ids, vocab_size):
+    """Raise TextError for no id at all, or naming the ids outside the vocabulary. ids: whole numbers."""
+    if not ids:
         raise TextError("the text is empty: there is no token to look at")
-    if outside := sorted({i for i in found if not 0 <= i < size}):
+    if outside := sorted({i for i in ids if not 0 <= i < vocab_size}):
         shown = ", ".join(map(str, outside[:10])) + (", ..." if len(outside) > 10 else "")
-        raise TextError(f"ids outside the vocabulary of {size}: {shown}")
-    return found
+        raise TextError(f"ids outside the vocabulary of {vocab_size}: {shown}")
 
 
 def labels(model, ids):

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..checkpoint.activations import ACTIVATIONS
+from ..checkpoint.tokens import refuse_unusable
 from ..errors import ArgumentError, TextError
 from .attention import attention_output, layer_norm, project
 from .kernels import UNTOUCHED, grid
@@ -43,14 +44,9 @@ def embed(model, ids):
     """
     config, weights = model.config, model.weights
     n = ids.shape[-1]
-    if ids.numel() == 0:
-        raise TextError("the text is empty: there is no token to look at")
+    refuse_unusable(ids.unique().tolist(), config.vocab_size)
     if n > config.n_positions:
         raise TextError(f"the text has {n} tokens; this model has positions for {config.n_positions}")
-    outside = ids[(ids < 0) | (ids >= config.vocab_size)].unique().tolist()
-    if outside:
-        shown = ", ".join(map(str, outside[:10])) + (", ..." if len(outside) > 10 else "")
-        raise TextError(f"ids outside the vocabulary of {config.vocab_size}: {shown}")
     ids = ids.to(weights.W_E.device)
     return torch.nn.functional.embedding(ids, weights.W_E) + weights.W_pos[:n]               # [pos, d_model]
 
