@@ -35,6 +35,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 PACKAGES = ["torch", "transformers", "numpy", "pandas", "matplotlib", "tokenizers", "safetensors", "huggingface_hub"]
 VOCAB, WIDTH, HEADS, CONTEXT = 2048, 192, 6, 256
 TOKENS_PER_STEP = 6144
+SAMPLE = 64             # held-out windows that are scored and shipped with the tests
 END = "<|endoftext|>"
 
 
@@ -104,7 +105,7 @@ def prepare(folder):
 # -- floors ----------------------------------------------------------------------------------------------------------
 
 def ngram_floors(train, held_out):
-    """Cross-entropy of held-out text (nats per token) under a unigram and an interpolated bigram model.
+    """Cross-entropy of held-out text (nats per token) under a unigram and an interpolated bigram model; any rows of ids.
 
     The bigram is Witten and Bell's interpolation (1991; Chen and Goodman 1998, section 2.5): with c(a) followers of a
     counted, of which u(a) are distinct, p(b|a) = (c(a,b) + u(a) p(b)) / (c(a) + u(a)); p(b) is add-one unigram.
@@ -112,7 +113,7 @@ def ngram_floors(train, held_out):
     unigram = (np.bincount(train, minlength=VOCAB) + 1) / (len(train) + VOCAB)
     pairs = np.bincount(train[:-1].astype(np.int64) * VOCAB + train[1:], minlength=VOCAB**2).reshape(VOCAB, VOCAB)
     total, distinct = pairs.sum(1), (pairs > 0).sum(1)
-    a, b = held_out[:-1], held_out[1:]
+    a, b = held_out[..., :-1], held_out[..., 1:]
     weight = (total + distinct)[a]
     p = np.where(weight > 0, (pairs[a, b] + distinct[a] * unigram[b]) / np.maximum(weight, 1), unigram[b])
     return float(-np.log(unigram[b]).mean()), float(-np.log(p).mean())
@@ -189,8 +190,8 @@ def save_checkpoint(model, folder, step):
     (target / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
 
 
-def train(folder, *, layers, steps, seed, share):
-    """Run (or go on) to `steps`; leaves checkpoints and `state.pt` in the folder."""
+def train(folder, *, layers, steps, seed, share, save_every=200):
+    """Run (or go on) to `steps`; leaves checkpoints and, every so many steps, `state.pt` in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     data, held_out = prepare(folder)
     unigram, bigram = ngram_floors(data, held_out)
@@ -240,7 +241,7 @@ def train(folder, *, layers, steps, seed, share):
                             length=ids.shape[1])
         if step + 1 in kept:
             save_checkpoint(model, folder, step + 1)
-        if (step + 1) % 200 == 0 or step + 1 == steps:
+        if (step + 1) % save_every == 0 or step + 1 == steps:
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step + 1}
             torch.save(state, folder / "state.tmp")
             (folder / "state.tmp").replace(state_file)
@@ -291,7 +292,7 @@ def windows(held_out, count):
 
 def score_run(folder):
     """Write training.csv of a run: every checkpoint scored alike."""
-    held_out = windows(np.load(folder / "held_out.npy"), 64)
+    held_out = windows(np.load(folder / "held_out.npy"), SAMPLE)
     facts = json.loads((folder / "facts.json").read_text())
     rows = [{"layers": facts["layers"], "step": step, **score_checkpoint(path, held_out)}
             for step, path in tqdm(checkpoints(folder).items(), desc="scoring")]
@@ -308,6 +309,13 @@ def ship(folder):
     tables = [pd.read_csv(path) for path in sorted(folder.parent.glob("*/training.csv"))]
     pd.concat(tables, ignore_index=True).to_csv(target / "training.csv", index=False)
     shutil.copyfile(folder / "facts.json", target / "facts.json")
+    # A sample of the held-out text for the tests, with its own floors: the text itself is made anew by nobody but this.
+    sample, data = windows(np.load(folder / "held_out.npy"), SAMPLE).numpy(), target.parent.parent / "tests" / "data"
+    unigram, bigram = ngram_floors(np.load(folder / "train.npy"), sample)
+    np.save(data / "held_out.npy", sample.astype(np.int16))
+    floors = {"source": "scripts/train_demo.py: docstrings kept out of training", "unigram_nats": unigram,
+              "bigram_nats": bigram}
+    (data / "held_out.json").write_text(json.dumps(floors, indent=2) + "\n")
 
 
 def main():
