@@ -39,11 +39,11 @@ def heads_text(table):
         how = (f"one text: {n['previous_token']} queries, {n['induction']} of them on a token seen before "
                "(one text gives no verdict)")
     names = [name for name in SHORT if name in table]
-    found = {name: [head_name(row) for _, row in table.iterrows() if name in row["verdict"]] for name in names}
-    lines = [how, f"verdict: above {run['threshold']:g} and above the control at 1 % (Holm over all heads)"]
-    lines += [f"  {name}: {', '.join(heads)}" for name, heads in found.items() if heads]
-    if not any(found.values()):
-        lines.append("  none")
+    lines = [how]
+    if run["repeats"]:
+        found = {name: [head_name(row) for _, row in table.iterrows() if name in row["verdict"]] for name in names}
+        lines.append(f"verdict: above {run['threshold']:g} and above the control at 1 % (Holm over all heads)")
+        lines += [f"  {name}: {', '.join(heads)}" for name, heads in found.items() if heads] or ["  none"]
     rows = []
     for _, row in table.iterrows():
         cells = [head_name(row)]
