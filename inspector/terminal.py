@@ -6,12 +6,12 @@ SHORT = {"previous_token": "previous", "current_token": "current", "first_token"
          "induction": "induction", "prefix_matching": "prefix", "entropy": "entropy"}
 
 
-def columns(rows, header):
-    """Rows of strings as aligned columns; the first column left, the others right."""
+def columns(rows, header, left=(0,)):
+    """Rows of strings as aligned columns; those numbered in `left` to the left, the others to the right."""
     widths = [max(len(str(row[n])) for row in [header, *rows]) for n in range(len(header))]
 
     def line(row):
-        cells = [str(cell).ljust(w) if n == 0 else str(cell).rjust(w)
+        cells = [str(cell).ljust(w) if n in left else str(cell).rjust(w)
                  for n, (cell, w) in enumerate(zip(row, widths, strict=True))]
         return "  ".join(cells).rstrip()
 
@@ -92,7 +92,7 @@ def info_text(found):
         text = found["text"]
         lines += ["", f"text: {len(text['ids'])} tokens: {' '.join(text['labels'])}", "",
                   columns([[name, " x ".join(f"{n:,}" for n in shape), made] for name, made, shape in text["shapes"]],
-                          ["tensor", "shape", "made from"])]
+                          ["tensor", "shape", "made from"], left=(0, 2))]
         lines += ["", _cost_text(text["cost"])]
     if "cost" in found:
         lines += ["", _cost_text(found["cost"])]
