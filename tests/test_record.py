@@ -119,7 +119,9 @@ def test_a_stopped_command_leaves_nothing(tmp_path, name):
         cli.RUN["heads"] = slow
         sys.exit(cli.main(["heads"]))
     """)
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # A shell starts background jobs with SIGINT ignored, and children inherit it: here it must count.
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert process.stdout.readline() == b"ready\n"
     process.send_signal(name)
     _, error = process.communicate(timeout=20)

@@ -269,8 +269,7 @@ def test_a_folder_or_a_file_never_looks_at_the_hub(no_hub, tmp_path, monkeypatch
 DEMO = Path(inspector.__file__).parent / "demo" / "config.json"
 
 
-@pytest.mark.parametrize("name", ["planted", pytest.param("demo", marks=pytest.mark.skipif(
-    not DEMO.is_file(), reason="the trained model's files are not in this tree"))])
+@pytest.mark.parametrize("name", ["planted", "demo"])
 def test_the_shipped_models_never_look_at_the_hub(name, no_hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tiny_folder(tmp_path / name)                                        # a folder of that name here is not meant
