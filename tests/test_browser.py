@@ -1,11 +1,13 @@
 """The pages in Chromium: nothing fetched, nothing run, no label on another, colours as the ramp says, keys that work."""
 
+import dataclasses
 import io
 import itertools
 import math
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import inspector
@@ -42,9 +44,14 @@ def ids_of(model, n):
     return [ids[(5 * i + i // 7) % len(ids)] for i in range(n)]
 
 
-def write_only_pages(model, ids, repeats, folder):
-    """The pages of a report without its tables and figures, which no test here opens; returns the folder."""
+def write_only_pages(model, ids, repeats, folder, pattern=None):
+    """The pages of a report without its tables and figures, which no test here opens; returns the folder.
+
+    pattern: what stands in for the model's own.
+    """
     traced = inspector.trace(model, ids=ids)
+    if pattern is not None:
+        traced = dataclasses.replace(traced, pattern=pattern)
     table = tables.token_table(traced.ids, traced.labels, traced.texts, traced.logits, str)
     weights = [report.layer_weights(block) for block in model.weights.blocks]
     folder.mkdir()
@@ -225,6 +232,41 @@ def test_score_maps_read_exact_numbers(browser, reports, model):
     want = table[(table["layer"] == 1) & (table["head"] == 4)]["first_token"].item()
     assert shown[0] == "1.4"
     assert float(shown[1]) == pytest.approx(want, abs=0.00051)
+
+
+def test_what_is_read_is_not_rounded_to_none_or_to_all(browser, model, tmp_path):
+    """In cells, links, under the pointer and in the maps."""
+    pattern = torch.eye(4).repeat(2, 12, 1, 1)
+    pattern[0, 0] = torch.tensor([[1, 0, 0, 0], [0.004, 0.996, 0, 0], [0.002, 0.996, 0.002, 0], [0.9, 0, 0.05, 0.05]])
+    repeats = inspector.heads(model, n_sequences=2)
+    repeats.loc[[0, 1, 2, 3], "induction"] = [0.99998, 0.00002, 1.0, 0.0]
+    folder = write_only_pages(model, ids_of(model, 4), repeats, tmp_path / "pages", pattern)
+    with chromium.opened(browser, folder / "layer_00.html") as page:
+        assert page.locator("#grid-L0H0 .value").all_text_contents() == [
+            "1", "<.01", ">.99", "<.01", ">.99", "<.01", ".90", "0", ".05", ".05"]
+        assert page.locator("#L0H0 .links b").all_text_contents() == [">0.99", "0.05"]
+        cells, read = page.locator("#grid-L0H0 .cells"), []
+        side = cells.bounding_box()["width"] / 4
+        for row, column in ((1, 0), (3, 1), (3, 2)):
+            cells.hover(position={"x": (column + 0.5) * side, "y": (row + 0.5) * side})
+            read.append(page.locator("#L0H0 .readout b").text_content())
+        assert read == ["<0.01", "≈ 0.00", "≈ 0.05"]
+    with chromium.opened(browser, folder / "index.html") as page:
+        cells, read = page.locator("#repeats-induction .cells"), []
+        box = cells.bounding_box()
+        for head in range(4):
+            cells.hover(position={"x": (head + 0.5) / 12 * box["width"], "y": box["height"] / 4})
+            read.append(page.locator("figure:has(#repeats-induction) .readout b").text_content())
+    assert read == [">0.999", "<0.001", "1.000", "0.000"]
+
+
+@pytest.mark.parametrize("scale", ["sqrt", "linear"])
+def test_the_ticks_of_the_colour_bar_stand_apart(browser, reports, scale):
+    with chromium.opened(browser, reports[5] / "layer_00.html", width=390) as page:
+        page.locator(f"#scale-{scale}").check()
+        edges = page.evaluate(f"""() => [...document.querySelectorAll('.bar.{scale} span')].map(e => {{
+          const b = e.getBoundingClientRect(); return [b.left, b.right]; }})""")
+    assert min(right[0] - left[1] for left, right in itertools.pairwise(edges)) >= 4
 
 
 def pixel(page, selector, row, column, rows, columns):

@@ -291,13 +291,27 @@ def test_the_proof_shows_the_place_nearest_its_bound():
 # -- words -----------------------------------------------------------------------------------------------------------
 
 def test_numbers_as_words():
-    assert [words.number(v) for v in (0.414, 0, 0.004, 0.005, 1, -0.25, NAN, None, float("inf"))] == [
-        "0.41", "0.00", "<0.01", "0.01", "1.00", "−0.25", "–", "–", "–"]
-    assert [words.percent(v) for v in (0, 0.004, 0.38, 1, NAN)] == ["0 %", "<1 %", "38 %", "100 %", "–"]
+    assert [words.number(v) for v in (0.414, 0, 0.005, 1, 1.004, -0.25, NAN, None, float("inf"))] == [
+        "0.41", "0.00", "0.01", "1.00", "1.00", "−0.25", "–", "–", "–"]
+    assert [words.percent(v) for v in (0, 0.38, 1, NAN)] == ["0 %", "38 %", "100 %", "–"]
     assert [words.scientific(v) for v in (0, 3.14e-14, NAN)] == ["0", "3.1e-14", "–"]
-    assert [words.short(v) for v in (0, 0.93, 0.996, 1)] == [".00", ".93", "1", "1"]
+    assert [words.short(v) for v in (0, 0.05, 0.93, 1)] == ["0", ".05", ".93", "1"]
     assert [words.plural(n, "head") for n in (0, 1, 1234)] == ["no head", "1 head", "1,234 heads"]
     assert [words.listing(x) for x in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+
+
+def test_nothing_is_rounded_to_none_or_to_all():
+    """0 and 1 are said of no number that only rounds to them: in tables, cells, percents and what the script reads."""
+    almost, hardly = (0.995, 0.9951, 0.996, 1 - 2 ** -24), (1e-30, 0.001, 0.004)
+    assert [words.number(v) for v in almost] == ["0.99" if f"{v:.2f}" == "0.99" else ">0.99" for v in almost]
+    assert words.number(0.9996, 3) == ">0.999"
+    assert {words.number(v) for v in hardly} == {"<0.01"}
+    assert words.number(-0.001) == ">−0.01"
+    assert [words.short(v) for v in (0.004, 0.996)] == ["<.01", ">.99"]
+    assert [words.percent(v) for v in (0.004, 0.996)] == ["<1 %", ">99 %"]
+    assert words.link("·it", "·animal", 0.996) == '"it" -> "animal" >0.99'
+    assert index.plain(torch.tensor([[0, 1e-9, 0.12344, 1 - 1e-9, 1, NAN]], dtype=torch.float64)) == [
+        [0, 0.0001, 0.1234, 0.9999, 1, None]]
 
 
 def test_links_in_words():

@@ -130,8 +130,8 @@ def bars():
 
 def ticks():
     """{scale: [(place in percent, label)]} of the colour bars."""
-    return {"sqrt": [(100 * math.sqrt(w), f"{w:g}") for w in (0, 0.01, 0.1, 0.25, 0.5, 1)],
-            "linear": [(100 * w, f"{w:g}") for w in (0, 0.25, 0.5, 0.75, 1)]}
+    return {"sqrt": [(100 * math.sqrt(w), words.short(w)) for w in (0, 0.01, 0.1, 0.25, 0.5, 1)],
+            "linear": [(100 * w, words.short(w)) for w in (0, 0.25, 0.5, 0.75, 1)]}
 
 
 def spark(counts):

@@ -123,5 +123,8 @@ def index_page(tokens, pattern, repeats, on_text, check, facts, files, question=
 
 
 def plain(values):
-    """A grid as nested lists rounded to 4 digits, None for NaN."""
-    return [[None if math.isnan(v) else round(v, 4) for v in row] for row in values.tolist()]
+    """A grid of 0..1 as nested lists rounded to 4 digits, None for NaN; 0 and 1 only where they are exact."""
+    def rounded(v):
+        return min(max(round(v, 4), 0.0001), 0.9999) if 0 < v < 1 else round(v, 4)
+
+    return [[None if math.isnan(v) else rounded(v) for v in row] for row in values.tolist()]

@@ -39,12 +39,15 @@ def head_name(layer, head):
 
 
 def number(value, digits=2):
-    """A number for a table; a dash where there is none, `<0.01` for one that would round to nothing."""
+    """A number for a table; a dash where there is none. 0.00 and 1.00 are said of no other: else `<0.01` and `>0.99`."""
     if value is None or not math.isfinite(value):
         return "–"
-    if 0 < value < 0.5 * 10 ** -digits:
-        return f"<{10 ** -digits:.{digits}f}"
-    return f"{value:.{digits}f}".replace("-", "−")
+    shown, step = f"{value:.{digits}f}", 10 ** -digits
+    if value != 0 == float(shown):
+        shown = f"<{step:.{digits}f}" if value > 0 else f">{-step:.{digits}f}"
+    elif value < 1 == float(shown):
+        shown = f">{1 - step:.{digits}f}"
+    return shown.replace("-", "−")
 
 
 def significant(value):
@@ -53,9 +56,8 @@ def significant(value):
 
 
 def short(value):
-    """A score as it fits a cell: .93, and 1 for what rounds to it."""
-    shown = f"{value:.2f}"
-    return shown.removeprefix("0") if shown != "1.00" else "1"
+    """A weight or score 0..1 as it fits a cell: .93, <.01, >.99; 0 and 1 for these alone."""
+    return {"0.00": "0", "1.00": "1"}.get(number(value), number(value).replace("0.", "."))
 
 
 def scientific(value):
@@ -64,10 +66,11 @@ def scientific(value):
 
 
 def percent(value):
-    """38 %; `<1 %` for what would round to nothing, a dash where there is none."""
+    """38 %; a dash where there is none. 0 % and 100 % are not said of what only rounds to them: `<1 %` and `>99 %`."""
     if value is None or not math.isfinite(value):
         return "–"
-    return "<1 %" if 0 < value < 0.005 else f"{100 * value:.0f} %"
+    shown = f"{100 * value:.0f}"
+    return "<1 %" if shown == "0" and value > 0 else ">99 %" if shown == "100" and value < 1 else f"{shown} %"
 
 
 def count(value):

@@ -21,6 +21,13 @@
   /** A label as in the sentences: without the mark of its leading space. @param {string} label */
   const bare = label => label.length > 1 && label.startsWith("·") ? label.slice(1) : label;
 
+  /** A number 0..1 in words; 0 and 1 are said of no other, as on the page. @param {number} value @param {number} digits */
+  function number(value, digits) {
+    const step = 10 ** -digits, text = value.toFixed(digits);
+    if (Number(text) === 0 && value > 0) return "<" + step.toFixed(digits);
+    return Number(text) === 1 && value < 1 ? ">" + (1 - step).toFixed(digits) : text;
+  }
+
   // Many layers: the bar above starts at this page's own.
   const here = document.querySelector(".layers [aria-current]");
   if (here) here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.offsetLeft - here.parentElement.clientWidth / 2;
@@ -38,13 +45,15 @@
     function sentence() {
       if (exact) {
         const value = exact[row][column];
-        return [`${row}.${column}`, value === null ? "–" : value.toFixed(3)];
+        return [`${row}.${column}`, value === null ? "–" : number(value, 3)];
       }
       read ??= weights(image);
       const block = Math.ceil(rows / image.naturalHeight);
       const weight = read(Math.floor(row / block), Math.floor(column / block));
       const pair = `“${bare(data.labels[row])}” ${row} → “${bare(data.labels[column])}” ${column}`;
-      return [pair, weight === null || column > row ? "masked" : (block > 1 ? "up to " : "≈ ") + weight.toFixed(2)];
+      if (weight === null || column > row) return [pair, "masked"];
+      const text = number(weight, 2);
+      return [pair, (text.startsWith("<") ? "" : block > 1 ? "up to " : "≈ ") + text];
     }
 
     function show(newRow, newColumn) {
