@@ -260,6 +260,25 @@ def test_what_is_read_is_not_rounded_to_none_or_to_all(browser, model, tmp_path)
     assert read == [">0.999", "<0.001", "1.000", "0.000"]
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", [30, "torture"])
+def test_links_are_shown_whole(browser, reports, name, width):
+    """Both labels of every link, their positions and the weight: nothing cut off, nothing behind the weight."""
+    for path in pages(reports[name])[1:]:
+        with chromium.opened(browser, path, width=width) as page:
+            cut, behind, n = page.evaluate("""() => { const links = [...document.querySelectorAll('.links li')];
+              const parts = links.flatMap(e => [e, ...e.querySelectorAll('*')]);
+              const box = e => e.getBoundingClientRect();
+              return [parts.filter(e => e.scrollWidth > e.clientWidth && getComputedStyle(e).display !== 'inline'
+                                        || e.scrollHeight > e.clientHeight && getComputedStyle(e).overflowY !== 'visible')
+                           .map(e => e.textContent),
+                      links.filter(e => [...e.querySelectorAll('.pair *')].some(p => box(p).right > box(e.querySelector('b')).left
+                                                                                   || box(p).left < box(e).left))
+                           .map(e => e.textContent), links.length]; }""")
+            assert (cut, behind) == ([], [])
+            assert n > 100
+
+
 @pytest.mark.parametrize("scale", ["sqrt", "linear"])
 def test_the_ticks_of_the_colour_bar_stand_apart(browser, reports, scale):
     with chromium.opened(browser, reports[5] / "layer_00.html", width=390) as page:
