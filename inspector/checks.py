@@ -31,8 +31,9 @@ def check(model, text=None, *, ids=None, bos=False, against="huggingface", float
     if against not in TRUTHS:
         raise ArgumentError(f"against is {against!r}; expected one of {', '.join(TRUTHS)}")
     if against == "planted":
-        if text is not None or ids is not None:
-            raise ArgumentError("the planted model is checked on its own prompts: give no text and no ids")
+        if text is not None or ids is not None or bos or not float64:
+            raise ArgumentError("the planted model is checked on its own prompts, in its own dtype: give no text, no ids, "
+                                "no BOS and no float64 switch")
         if model.files.source != "planted":
             raise ArgumentError(f"against 'planted' checks the planted model; this one is {model.files.source!r} "
                                 "(use --model planted)")
@@ -41,6 +42,8 @@ def check(model, text=None, *, ids=None, bos=False, against="huggingface", float
         row = None
     else:
         from .parity import parity
+        if bos and text is None and ids is None:
+            raise ArgumentError("BOS is put before a text or ids: give one")
         row = default_ids(model) if text is None and ids is None else tokens.encode(model, text, ids=ids, bos=bos)
         table = parity(model, row, float64=float64, progress=progress)
     table.attrs["run"] = run_record(model, "check", text=text, ids=row, bos=bos, against=against, float64=float64)

@@ -24,7 +24,7 @@ class _Parser(argparse.ArgumentParser):
 # -- arguments -------------------------------------------------------------------------------------------------------
 
 def _common(parser):
-    parser.add_argument("--model", default="gpt2", metavar="SOURCE",
+    parser.add_argument("--model", metavar="SOURCE",
                         help="demo, planted, a hub id, a checkpoint folder or a weights file (default: gpt2)")
     parser.add_argument("--dtype", default="float32", help="float32 (default), float64, bfloat16, float16")
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda, mps, ...")
@@ -101,6 +101,8 @@ def _read_text(args):
         except (OSError, ValueError) as error:
             raise TextError(f"cannot read {str(args.file)!r}: {getattr(error, 'strerror', None) or error}") from error
     if args.text == "-":
+        if sys.stdin is None:
+            raise TextError("standard input is closed: there is no text to read")
         return _decode(sys.stdin.buffer.read(), "standard input")
     if args.text is not None:
         return _decode(os.fsencode(args.text), "the text")
@@ -119,14 +121,24 @@ def _ids(args):
     return None if args.ids is None else parse_ids(args.ids)
 
 
+def _needed(args):
+    """(text, ids), one of them None. Raises TextError that names every way to give one where there is neither."""
+    text, ids = _read_text(args), _ids(args)
+    if text is None and ids is None:
+        raise TextError("give a text: TEXT, --file FILE, - for standard input, or --ids"
+                        + (", or --preset" if args.verb == "report" else ""))
+    return text, ids
+
+
 def _model(args):
     from .checkpoint.loading import load
-    return load(args.model, dtype=args.dtype, device=args.device)
+    source = ("planted" if getattr(args, "against", None) == "planted" else "gpt2") if args.model is None else args.model
+    return load(source, dtype=args.dtype, device=args.device)
 
 
 def _progress(args):
     """tqdm on stderr for what takes over a second; None when quiet or when nobody watches."""
-    if args.quiet or args.json or not sys.stderr.isatty():
+    if args.quiet or args.json or sys.stderr is None or not sys.stderr.isatty():
         return None
     from functools import partial
 
@@ -144,18 +156,6 @@ def _table_json(table, **more):
     return to_json({"run": table.attrs["run"], **more, "rows": rows_of(table)})
 
 
-def _write_csv(table, path):
-    from .record import to_csv
-    temporary = path.parent / f".{path.name}.tmp-{os.getpid()}"
-    try:
-        to_csv(table, temporary)
-        temporary.replace(path)
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 # -- verbs -----------------------------------------------------------------------------------------------------------
 
 def _run_info(args):
@@ -171,7 +171,7 @@ def _run_trace(args):
     from .model.tracing import save, trace
     from .record import refuse_foreign, to_json
     refuse_foreign(args.out)
-    text, ids = _read_text(args), _ids(args)
+    text, ids = _needed(args)
     result = trace(_model(args), text, ids=ids, bos=args.bos, progress=_progress(args))
     files = save(result, args.out, attention=args.attention)
     if args.json:
@@ -183,11 +183,14 @@ def _run_trace(args):
 
 def _run_check(args):
     from .checks import check
+    from .record import refuse_special, write_csv
     from .terminal import check_text
+    if args.csv:
+        refuse_special(args.csv)              # before the work, not after it
     table = check(_model(args), _read_text(args), ids=_ids(args), bos=args.bos, against=args.against, float64=args.float64,
                   progress=_progress(args))
     if args.csv:
-        _write_csv(table, args.csv)
+        write_csv(table, args.csv)
     print(_table_json(table, passed=table.attrs["passed"], verdict=table.attrs["verdict"]) if args.json
           else check_text(table))
     return 0 if table.attrs["passed"] else 1
@@ -195,12 +198,15 @@ def _run_check(args):
 
 def _run_heads(args):
     from .findings.table import heads
+    from .record import refuse_special, write_csv
     from .terminal import heads_text
+    if args.csv:
+        refuse_special(args.csv)
     table = heads(_model(args), _ids(args), text=_read_text(args), period=args.period, repeats=args.repeats,
                   n_sequences=args.n_sequences, bos=args.bos, seed=args.seed, protocol=args.protocol,
                   threshold=args.threshold, progress=_progress(args))
     if args.csv:
-        _write_csv(table, args.csv)
+        write_csv(table, args.csv)
     print(_table_json(table) if args.json else heads_text(table))
     return 0
 
@@ -208,12 +214,13 @@ def _run_heads(args):
 def _run_report(args):
     from .pages.report import report
     from .record import to_json
-    text, ids = _read_text(args), _ids(args)
     if args.preset is not None:
-        if text is not None or ids is not None:
+        if (_read_text(args), _ids(args)) != (None, None):
             raise ArgumentError("give either a text or --preset, not both")
         from .pages.presets import preset
-        text = preset(args.preset)
+        text, ids = preset(args.preset), None
+    else:
+        text, ids = _needed(args)
     folder = report(_model(args), text, ids=ids, out=args.out, bos=args.bos, check=args.check, period=args.period,
                     seed=args.seed, progress=_progress(args))
     print(to_json({"folder": str(folder), "index": str(folder / "index.html")}) if args.json else folder / "index.html")
@@ -224,11 +231,34 @@ RUN = {"info": _run_info, "trace": _run_trace, "check": _run_check, "heads": _ru
 
 
 class _Terminated(BaseException):
-    """SIGTERM as an exception, so that half-written folders are removed on the way out."""
+    """SIGTERM or SIGHUP as an exception, so that half-written folders are removed on the way out."""
 
 
-def _on_sigterm(number, frame):
-    raise _Terminated
+def _on_signal(number, frame):
+    raise _Terminated(number)
+
+
+def _say(text):
+    """One line on stderr, where there is one."""
+    if sys.stderr is not None:
+        print(f"inspector: {' '.join(text.split())}", file=sys.stderr)
+
+
+def _run(args):
+    """The verb's exit code, with what it printed on its way. Raises OutputError when standard output is closed."""
+    if sys.stdout is None:
+        raise OutputError("standard output is closed")
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        if hasattr(stream, "reconfigure"):     # labels are Unicode; JSON is UTF-8 whatever the terminal speaks
+            stream.reconfigure(encoding="utf-8" if args.json else None, errors="backslashreplace")
+    code = RUN[args.verb](args)
+    sys.stdout.flush()
+    return code
+
+
+def _drop_stdout():
+    """Point standard output at nothing: Python flushes it once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(argv=None):
@@ -238,28 +268,32 @@ def main(argv=None):
     if args.verb is None:
         parser.print_help()
         return 2
-    signal.signal(signal.SIGTERM, _on_sigterm)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) != signal.SIG_IGN:    # nohup stays nohup
+            signal.signal(getattr(signal, name), _on_signal)
     try:
-        code = RUN[args.verb](args)
-        sys.stdout.flush()
-        return code
+        return _run(args)
     except InspectorError as error:
-        message = " ".join(str(error).split())
-        print(f"inspector: {message}", file=sys.stderr)
+        _say(str(error))
         return 2
     except KeyboardInterrupt:
-        print("inspector: stopped", file=sys.stderr)
+        _say("stopped")
         return 130
-    except _Terminated:
-        return 143
+    except _Terminated as stop:
+        return 128 + stop.args[0]
     except BrokenPipeError:
-        # The reader went away (head, less): silence, as other tools do.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()                         # the reader went away (head, less): silence, as other tools do
         return 141
+    except OSError as error:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _drop_stdout()
+        _say(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+        return 2
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
-            print("inspector: not enough memory for this text and model; try a shorter text, or heads (which keeps no "
-                  "grids)", file=sys.stderr)
+            _say("not enough memory for this text and model; try a shorter text, or heads (which keeps no grids)")
             return 2
         raise
 

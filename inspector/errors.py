@@ -17,6 +17,10 @@ class WeightsError(InspectorError):
     """Tensors are missing, unexpected, misshapen or not finite."""
 
 
+class NumericsError(InspectorError):
+    """The forward pass left the numbers its dtype can hold."""
+
+
 class TextError(InspectorError):
     """The text or the ids cannot be used with this model."""
 

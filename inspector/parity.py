@@ -188,6 +188,7 @@ def parity(model, ids, *, float64=True, kernel=grid, progress=None):
     within 1e-6 of (1 + the largest score). Raises TextError as `embed`.
     """
     upcast = model.config.reorder_and_upcast_attn
+    halves = None if model.dtype in ("float32", "float64") else model.dtype
     steps = ["reference, float32", "ours against it"] if upcast or not float64 else ["reference, float32", "float64"]
     bar = progress(total=len(steps) * model.config.n_layer, desc="proof") if progress is not None else None
 
@@ -212,7 +213,7 @@ def parity(model, ids, *, float64=True, kernel=grid, progress=None):
     rows = []
     if upcast:
         rows = _upcast_rows(run32, ours32, stored, half_logits, advance)
-        return _table(rows, model, ids, "float32 only")
+        return _table(rows, model, ids, "float32 only", halves)
     del half
     wide = load_reference(model.files, torch.float64, model.device)
     ours64 = load_ours("float64") if float64 else None
@@ -244,7 +245,7 @@ def parity(model, ids, *, float64=True, kernel=grid, progress=None):
     rows.append(rounding_row("logits", None, None, unembed(ours32, last[32]), logits, half_logits))
     if bar is not None:
         bar.close()
-    return _table(rows, model, ids, "passed" if float64 else "rounding only")
+    return _table(rows, model, ids, "passed" if float64 else "rounding only", halves)
 
 
 def _upcast_rows(run32, ours32, stored, half_logits, advance):
@@ -277,7 +278,8 @@ def load_like(model, dtype):
     return load(source, dtype=dtype, device=model.device)
 
 
-def _table(rows, model, ids, verdict):
+def _table(rows, model, ids, verdict, halves):
+    """The table with its verdict. `halves`: a half-precision dtype the model runs in, which nothing here compared."""
     table = pd.DataFrame(rows, columns=COLUMNS).astype({"layer": "Int64", "head": "Int64"})
     passed = bool((table["verdict"] == "passed").all())
     used = table["difference"] / table["bound"].where(table["bound"] > 0)
@@ -288,6 +290,9 @@ def _table(rows, model, ids, verdict):
     failed = table[table["verdict"] == "failed"]
     if len(failed):
         parts.append(f"{len(failed)} of {len(table)} comparisons failed, in: " + ", ".join(failed["quantity"].unique()))
+    if halves:
+        verdict = "passed in float32 and float64" if verdict == "passed" else verdict
+        parts.append(f"the files were proved, not the {halves} numbers made of them")
     table.attrs = {"passed": passed, "verdict": verdict if passed else "failed",
                    "summary": f"{len(table)} comparisons with transformers (eager) on {len(ids)} tokens; "
                               + "; ".join(parts)}

@@ -14,7 +14,7 @@ import os
 import platform
 import shutil
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -93,10 +93,17 @@ def rows_of(table):
 # -- folders ---------------------------------------------------------------------------------------------------------
 
 def _ours(folder):
+    """Whether everything in a folder was written by one run of this program: its run.json lists the files."""
     try:
-        return json.loads((folder / "run.json").read_text(encoding="utf-8")).get("tool") == "inspector"
-    except (OSError, ValueError, AttributeError):
+        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        return run.get("tool") == "inspector" and set(_files(folder)) <= set(run["files"])
+    except (OSError, ValueError, AttributeError, KeyError, TypeError):
         return False
+
+
+def _files(folder):
+    """Paths of all files below a folder, relative to it, sorted."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_symlink() or path.is_file())
 
 
 def _exchange(one, other):
@@ -137,13 +144,69 @@ def _repair(goal):
 
 
 def refuse_foreign(goal):
-    """Raise OutputError when `goal` exists and is not a folder that this program wrote (or an empty one)."""
-    goal = Path(goal)
-    if goal.is_symlink() or (goal.exists() and not goal.is_dir()):
-        raise OutputError(f"{goal} exists and is not a folder; choose another --out")
-    if goal.is_dir() and any(goal.iterdir()) and not _ours(goal):
-        raise OutputError(f"{goal} holds files that inspector did not write (no run.json of its own); "
-                          "choose another --out or empty it")
+    """Raise OutputError when `goal` exists and is not a folder that this program wrote, and nobody else wrote into.
+
+    An empty folder is free; the current folder, or one around it, never is.
+    """
+    try:
+        if "\0" in str(goal):
+            raise ValueError("a path holds no zero byte")
+        path = Path(os.path.abspath(Path(goal).expanduser()))
+        if path in (here := Path.cwd(), *here.parents):
+            raise OutputError(f"{path} is the current folder or around it; choose a folder below")
+        if path.is_symlink() or (path.exists() and not path.is_dir()):
+            raise OutputError(f"{path} exists and is not a folder; choose another --out")
+        if path.is_dir() and any(path.iterdir()) and not _ours(path):
+            raise OutputError(f"{path} holds files that inspector did not write (its run.json lists those it did); "
+                              "choose another --out or empty it")
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        raise OutputError(f"cannot write {str(goal)[:200]!r}: {getattr(error, 'strerror', None) or error}") from error
+    return path
+
+
+def refuse_special(path):
+    """The plain file that `path` names, through links. Raises OutputError where it cannot be written or is no plain file."""
+    try:
+        target = Path(path).expanduser().resolve()
+        if target.exists() and not target.is_file():
+            raise OutputError(f"{path} is no plain file; choose another")
+        if not target.parent.is_dir():
+            raise OutputError(f"cannot write {path}: there is no folder {target.parent}")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise OutputError(f"cannot write {str(path)[:200]!r}: {getattr(error, 'strerror', None) or error}") from error
+    return target
+
+
+def write_csv(table, path):
+    """A DataFrame as a CSV file, whole or not at all. Raises OutputError."""
+    target = refuse_special(path)
+    temporary = target.parent / f".{target.name[:100]}.tmp-{os.getpid()}"
+    try:
+        to_csv(table, temporary)
+        temporary.replace(target)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_tensors(path, tensors, metadata=None):
+    """Tensors as a safetensors file. Raises OSError, also where the library has an error of its own (a full disk)."""
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+    try:
+        save_file(tensors, path, metadata=metadata)
+    except SafetensorError as error:
+        raise OSError(str(error)) from error
+
+
+def _list_files(folder):
+    """Add the list of files to a folder's run.json, by which the next run knows that nothing else is in it."""
+    path = folder / "run.json"
+    if path.exists():
+        run = json.loads(path.read_text(encoding="utf-8"))
+        write_text(path, to_json({**run, "files": _files(folder)}) + "\n")
 
 
 @contextmanager
@@ -152,8 +215,7 @@ def folder(goal):
 
     Raises OutputError when the goal cannot be written or is not ours to replace.
     """
-    goal = Path(os.path.abspath(Path(goal).expanduser()))
-    refuse_foreign(goal)
+    goal = refuse_foreign(goal)
     temporary = goal.parent / f".{goal.name}.tmp-{os.getpid()}"
     try:
         goal.parent.mkdir(parents=True, exist_ok=True)
@@ -165,6 +227,7 @@ def folder(goal):
         raise OutputError(f"cannot write {goal}: {error.strerror}") from error
     try:
         yield temporary
+        _list_files(temporary)
         if not goal.exists():
             temporary.rename(goal)
         elif not any(goal.iterdir()):

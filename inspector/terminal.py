@@ -44,6 +44,8 @@ def heads_text(table):
         found = {name: [head_name(row) for _, row in table.iterrows() if name in row["verdict"]] for name in names}
         lines.append(f"verdict: above {run['threshold']:g} and above the control at 1 % (Holm over all heads)")
         lines += [f"  {name}: {', '.join(heads)}" for name, heads in found.items() if heads] or ["  none"]
+        if run["n_sequences"] < 4:
+            lines.append(f"  (with {run['n_sequences']} sequence(s) hardly any difference can be shown at 1 %)")
     rows = []
     for _, row in table.iterrows():
         cells = [head_name(row)]
@@ -65,7 +67,9 @@ def check_text(table):
     """The proof: the largest difference of each quantity beside its bound, and the verdict."""
     rows = []
     worst = table.assign(used=table["difference"] / table["bound"])
-    for (part, quantity), group in worst.groupby(["part", "quantity"], sort=False):
+    parity = set(table["part"]) <= {"formula", "rounding"}
+    keys = ["part", "quantity"] if parity else ["part", "quantity", "layer", "head"]
+    for (part, quantity, *_), group in worst.groupby(keys, sort=False, dropna=False):
         row = group.loc[group["used"].idxmax()] if group["used"].notna().any() else group.iloc[0]
         failed = int((group["verdict"] != "passed").sum())
         where = ".".join(str(row[axis]) for axis in ("layer", "head") if isinstance(row[axis], Integral)) or "-"

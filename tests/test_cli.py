@@ -70,6 +70,21 @@ BAD = {
     "out is foreign": ["trace", "a", "--model", "{model}", "--out", "{foreign}"],
     "out below a file": ["trace", "a", "--model", "{model}", "--out", "{file}/x"],
     "csv nowhere": ["heads", "--period", "9", "--model", "{model}", "--csv", "/no/such/folder/x.csv"],
+    "csv name too long": ["heads", "--period", "9", "--model", "{model}", "--csv", "x" * 300],
+    "csv below a file": ["heads", "--period", "9", "--model", "{model}", "--csv", "{file}/x.csv"],
+    "csv is a folder": ["check", "a", "--model", "{model}", "--csv", "{foreign}"],
+    "out name too long": ["trace", "a", "--model", "{model}", "--out", "x" * 300],
+    "out is the current folder": ["trace", "a", "--model", "{model}", "--out", "."],
+    "seed too large": ["heads", "--seed", "99999999999999999999999", "--period", "9", "--model", "{model}"],
+    "seed negative": ["heads", "--seed", "-1", "--period", "9", "--model", "{model}"],
+    "seed of a report": ["report", "a b", "--seed", str(2**64), "--model", "{model}", "--out", "{out}"],
+    "a text and a seed": ["heads", "the cat", "--seed", "9", "--model", "{model}"],
+    "a text and repeats": ["heads", "the cat", "--repeats", "3", "--model", "{model}"],
+    "BOS before nothing": ["check", "--bos", "--model", "{model}"],
+    "planted with BOS": ["check", "--bos", "--against", "planted", "--model", "planted"],
+    "planted without float64": ["check", "--no-float64", "--against", "planted", "--model", "planted"],
+    "a device of another kind": ["info", "--device", "privateuseone", "--model", "{model}"],
+    "empty text with BOS": ["trace", "", "--bos", "--model", "{model}", "--out", "{out}"],
     "preset": ["report", "--preset", "nothing", "--model", "{model}", "--out", "{out}"],
     "preset and text": ["report", "a", "--preset", "cat", "--model", "{model}", "--out", "{out}"],
 }
@@ -90,6 +105,20 @@ def test_bad_input_is_one_line_and_exit_code_2(capsys, tmp_path, folder, name):
     assert out == ""
     assert one_line(error), error
     assert sorted(str(p) for p in tmp_path.rglob("*")) == before
+
+
+def test_a_missing_text_names_every_way_to_give_one(capsys, tmp_path, folder):
+    _, _, error = run(capsys, "report", "--model", folder, "--out", str(tmp_path / "out"))
+    assert all(way in error for way in ("TEXT", "--file", "-", "--ids", "--preset"))
+
+
+def test_the_planted_check_takes_the_planted_model(capsys, monkeypatch):
+    from inspector import checks
+    seen = {}
+    monkeypatch.setattr(checks, "check", lambda model, *a, **k: seen.update(model=model) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        main(["check", "--against", "planted"])
+    assert seen["model"].files.source == "planted"
 
 
 def test_a_missing_model_names_the_demo(capsys):
@@ -122,6 +151,38 @@ def test_bytes_on_the_command_line_that_are_no_text(folder):
                           cwd=ROOT)
     assert done.returncode == 2
     assert done.stderr == b"inspector: the text is not valid UTF-8 (byte 3)\n"
+
+
+@pytest.mark.parametrize(("shell", "code", "error"), [
+    ("info --model {m} >/dev/full", 2, "inspector: No space left on device\n"),
+    ("info --model {m} >&-", 2, "inspector: standard output is closed\n"),
+    ("info - --model {m} <&-", 2, "inspector: standard input is closed: there is no text to read\n"),
+    ("info --model {m} 2>&- >/dev/null", 0, ""),
+    ("info --model /nothing 2>&-", 2, ""),
+    ("info --model {m} --json >/dev/full", 2, "inspector: No space left on device\n"),
+])
+def test_streams_that_are_closed_or_full(folder, shell, code, error):
+    done = subprocess.run(f"{sys.executable} -m inspector " + shell.format(m=folder), shell=True, capture_output=True,
+                          text=True, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (code, error)
+
+
+def test_a_terminal_that_speaks_no_unicode(folder):
+    """Labels are written as escapes there; JSON is UTF-8 all the same."""
+    for option, decode in (([], "ascii"), (["--json"], "utf-8")):
+        done = subprocess.run([sys.executable, "-m", "inspector", "info", "the cat", "--model", folder, *option], cwd=ROOT,
+                              capture_output=True, env={**__import__("os").environ, "PYTHONIOENCODING": "ascii"})
+        assert done.returncode == 0, done.stderr
+        text = done.stdout.decode(decode)
+    assert "·" in "".join(json.loads(text)["text"]["labels"])
+
+
+def test_a_full_disk_is_one_line(tmp_path, folder):
+    command = f"ulimit -f 4; {sys.executable} -m inspector trace 'the cat' --model {folder} --out {tmp_path}/out"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 2
+    assert one_line(done.stderr), done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reader_that_goes_away_is_no_error(folder):

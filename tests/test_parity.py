@@ -8,12 +8,13 @@ import torch
 import inspector
 from inspector import parity
 from inspector.checkpoint.activations import ACTIVATIONS
+from inspector.errors import NumericsError
 from inspector.model import forward
 from inspector.model.attention import attention_scores, mask_future, mix, softmax
 from inspector.model.kernels import UNTOUCHED, Grids, grid
 
 from . import models
-from .helpers import some_ids, tiny
+from .helpers import random, some_ids, tiny
 
 SWITCHES = {
     "no scale": {"scale_attn_weights": False},
@@ -97,12 +98,6 @@ def test_without_float64_the_verdict_says_rounding_only(tmp_path):
     table = inspector.check(tiny(tmp_path), ids=[1, 2, 3], float64=False)
     assert table.attrs["verdict"] == "rounding only"
     assert set(table["part"]) == {"rounding"}
-
-
-def test_every_dtype_is_proved_from_the_files(tmp_path):
-    """A bfloat16 model is proved through its files: float32 and float64 are read anew."""
-    model = tiny(tmp_path, dtype="bfloat16")
-    assert inspector.check(model, ids=[1, 2, 3]).attrs["verdict"] == "passed"
 
 
 # -- mutants: each must fail, and where it should --------------------------------------------------------------------
@@ -203,16 +198,41 @@ def test_a_key_bias_shows_in_k_alone(tmp_path, monkeypatch):
     assert set(table[table["verdict"] == "failed"]["quantity"]) == {"k", "scores"}
 
 
-def test_nan_fails(tmp_path, monkeypatch):
+def test_nan_fails(tmp_path):
+    """NaN in a comparison fails it; NaN in our forward pass is an error that says where."""
+    good, bad = random(3, 4), random(3, 4)
+    bad[1, 2] = float("nan")
+    for ours, theirs in ((good, bad), (bad, good), (bad, bad)):
+        assert parity.formula_row("q", 0, 0, ours, theirs, 1.0)[-1] == "failed"
+        assert parity.rounding_row("q", 0, 0, ours.float(), theirs, good.float())[-1] == "failed"
     clean = tiny(tmp_path, dtype="float32")
+    poisoned = rewritten(clean, lambda b: replace(b, b_O=torch.full_like(b.b_O, float("nan"))))
+    with pytest.raises(NumericsError, match="layer 0"):
+        parity.parity(poisoned, some_ids(clean, 9))
 
-    def poisoned(block):
-        return replace(block, b_O=torch.full_like(block.b_O, float("nan")))
 
-    monkeypatch.setattr(parity, "load_like", lambda model, dtype: rewritten(inspector.load(tmp_path, dtype=dtype), poisoned))
-    table = parity.parity(rewritten(clean, poisoned), some_ids(clean, 9))
-    assert {"resid_mid"} <= failing(table, "formula")
-    assert {"resid_mid"} <= failing(table, "rounding")
+def test_the_bounds_are_the_agreed_ones(tmp_path):
+    """1e-10 of scale for the formula; 8 times the reference's own error plus 1e-6 for the rounding: just past each fails."""
+    theirs = random(3, 5)
+    scale = theirs.abs().max()
+    for factor, verdict in ((0.99, "passed"), (1.01, "failed")):
+        assert parity.formula_row("q", 0, 0, theirs + factor * 1e-10 * scale, theirs, scale)[-1] == verdict
+        own, rms = 1e-5, theirs.square().mean(-1, keepdim=True).sqrt()
+        ours = theirs + factor * (8 * own + 1e-6 * rms)
+        assert parity.rounding_row("q", 0, 0, ours, theirs, theirs + own)[-1] == verdict
+        ours = theirs + factor * (8 * own + 1e-6)
+        assert parity.rounding_row("pattern", 0, 0, ours, theirs, theirs + own)[-1] == verdict
+    model = tiny(tmp_path)
+    off = rewritten(model, lambda b: replace(b, W_QKV=b.W_QKV * (1 + 1e-8)))
+    table = parity.parity(off, some_ids(model, 31))
+    assert {"q", "k", "v", "scores"} <= failing(table, "formula")
+
+
+def test_half_precision_is_not_called_proved(tmp_path):
+    """The files are proved in float32 and float64; what a bfloat16 model computes was never compared."""
+    table = inspector.check(tiny(tmp_path, dtype="bfloat16"), ids=[1, 2, 3])
+    assert table.attrs["verdict"] == "passed in float32 and float64"
+    assert "not the bfloat16 numbers" in table.attrs["summary"]
 
 
 def test_the_reference_is_eager_and_complete(tmp_path):

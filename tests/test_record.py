@@ -21,7 +21,7 @@ from inspector.errors import OutputError
 def ours(folder):
     """A folder as a run of this program leaves it."""
     folder.mkdir()
-    (folder / "run.json").write_text(json.dumps({"tool": "inspector"}))
+    (folder / "run.json").write_text(json.dumps({"tool": "inspector", "files": ["old.txt", "run.json"]}))
     (folder / "old.txt").write_text("old")
     return folder
 
@@ -61,7 +61,10 @@ def test_a_failed_run_leaves_the_older_one_untouched(tmp_path, monkeypatch, exch
 
 
 @pytest.mark.parametrize("content", [{"notes.txt": "mine"}, {"run.json": "{}"}, {"run.json": "no json"},
-                                     {"run.json": '{"tool": "other"}', "x": ""}, {"run.json": "[1]"}])
+                                     {"run.json": '{"tool": "other"}', "x": ""}, {"run.json": "[1]"},
+                                     {"run.json": '{"tool": "inspector", "files": ["run.json"]}', "notes.txt": "mine"},
+                                     {"run.json": '{"tool": "inspector"}'},
+                                     {"run.json": '{"tool": "inspector", "files": 3}'}])
 def test_foreign_folders_are_never_replaced(tmp_path, content):
     goal = tmp_path / "out"
     goal.mkdir()
@@ -82,6 +85,50 @@ def test_files_and_links_in_the_way_are_refused(tmp_path):
     with pytest.raises(OutputError, match="cannot write"), record.folder(tmp_path / "file" / "below"):
         pass
     assert (tmp_path / "file").read_text() == "x"
+
+
+def test_what_others_put_into_an_older_run_is_never_lost(tmp_path):
+    """A second run over its own folder works; with a note or a folder of somebody's in it, it is refused."""
+    for _ in range(2):
+        with record.folder(tmp_path / "out") as target:
+            (target / "sub").mkdir()
+            (target / "sub" / "x").write_text("x")
+            record.write_text(target / "run.json", record.to_json({"tool": "inspector"}))
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["files"] == ["run.json", "sub/x"]
+    (tmp_path / "out" / "sub" / "note").write_text("mine")
+    with pytest.raises(OutputError, match="did not write"), record.folder(tmp_path / "out"):
+        pass
+    assert (tmp_path / "out" / "sub" / "note").read_text() == "mine"
+
+
+def test_the_current_folder_is_never_replaced(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for goal in (".", "", "..", str(tmp_path), "/", "../here"):
+        with pytest.raises(OutputError, match="current folder"), record.folder(goal):
+            pass
+
+
+@pytest.mark.parametrize("goal", ["x" * 300, "a\0b", None, "/proc/nothing/x", "~nobody-of-that-name/x"])
+def test_goals_that_cannot_be(tmp_path, monkeypatch, goal):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(OutputError, match="cannot write"), record.folder(goal):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_csv_files_are_whole_and_only_plain_files_are_replaced(tmp_path):
+    table = pd.DataFrame({"x": [1]})
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    record.write_csv(table, tmp_path / "link.csv")
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text() == '"x"\n1\n'
+    os.mkfifo(tmp_path / "pipe")
+    for bad in ("pipe", "", "real.csv/x", "none/x.csv", "y" * 300):
+        with pytest.raises(OutputError):
+            record.write_csv(table, tmp_path / bad)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link.csv", "pipe", "real.csv"]
 
 
 def test_an_empty_folder_is_used(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import inspector
-from inspector.errors import ArgumentError, TextError
+from inspector.errors import ArgumentError, InspectorError, NumericsError, TextError
 from inspector.findings.prompts import draw, find_period, symbols
 from inspector.findings.protocols import PROTOCOLS
 from inspector.findings.scores import MATCHING, POSITIONAL, SCORES, pattern_scores, queries, uniform_rows
@@ -402,6 +402,57 @@ def test_given_ids_with_a_period_are_scored_on_their_stripe(model):
         inspector.heads(model, prompts.ids, period=8)
 
 
+def test_rows_together_score_as_each_alone(model):
+    """Repeats inside a block are copies too: the table of several rows is the mean of the tables of each."""
+    rows = [[11, 12, 11, 14] * 3, [21, 22, 21, 24] * 3, [31, 32, 33, 34] * 3]
+    together, alone = inspector.heads(model, rows), [inspector.heads(model, row) for row in rows]
+    for name in SCORES:
+        np.testing.assert_allclose(together[name], np.mean([t[name] for t in alone], axis=0), rtol=0, atol=1e-13)
+        uniform = np.mean([t[name + "_uniform"] for t in alone], axis=0)
+        np.testing.assert_allclose(together[name + "_uniform"], uniform, rtol=0, atol=1e-13)
+    assert together["induction_control"].notna().all()
+
+
+def test_rows_that_fill_the_context_are_scored(model):
+    """60 positions, an odd number of ids and BOS: the control is as long as the rows, not longer."""
+    block = list(range(10, 39))
+    rows = [[5, *block, *block, 10], [5, *block[::-1], *block[::-1], 38]]
+    table = inspector.heads(model, rows)
+    assert table.attrs["period"] == 29
+    assert table["induction_control"].notna().all()
+    assert inspector.heads(model, [[8, 8], [9, 9]])["duplicate_token"].notna().all()
+
+
+def test_a_model_without_bos_is_scored(tmp_path):
+    model = inspector.load(models.tiny_folder(tmp_path, bos_token_id=None, eos_token_id=None))
+    assert inspector.heads(model, text="the cat the cat")["induction"].notna().all()
+    assert inspector.heads(model, period=9)["induction"].notna().all()
+
+
+def test_numbers_that_leave_their_dtype_are_an_error(tmp_path):
+    """Scores past 65,504 in float16: an error that names the dtype, and no NaN in any table."""
+    reference = models.tiny_model(n_positions=40)
+    with torch.no_grad():
+        for block in reference.transformer.h:
+            block.attn.c_attn.weight.mul_(300)
+    folder = models.save(reference, tmp_path)
+    assert inspector.heads(inspector.load(folder), period=9)["induction"].notna().all()
+    coarse = inspector.load(folder, dtype="float16")
+    with pytest.raises(NumericsError, match="float16"):
+        inspector.heads(coarse, period=9)
+    with pytest.raises(NumericsError, match="float16"):
+        inspector.trace(coarse, ids=list(range(10, 30)))
+
+
+def test_ids_of_any_kind_and_no_kind(planted):
+    want = inspector.heads(planted, [97, 98, 97])["induction"]
+    for ids in ("97 98 97", np.array([97, 98, 97]), torch.tensor([97, 98, 97]), (97, 98, 97)):
+        np.testing.assert_array_equal(inspector.heads(planted, ids)["induction"], want)
+    for ids in (5, 2.5, "a b", [[]], {}):
+        with pytest.raises(InspectorError):
+            inspector.heads(planted, ids)
+
+
 def test_one_prompt_gives_scores_but_never_a_verdict(planted):
     one = draw(planted, period=40, n_sequences=1)
     table = inspector.heads(planted, one.ids[0])
@@ -432,7 +483,9 @@ def test_a_text_without_repeats_has_no_matching_scores(planted):
 @pytest.mark.parametrize(("call", "error"), [
     ({"ids": []}, TextError), ({"ids": [1, 9999]}, TextError), ({"ids": [1], "text": "a"}, TextError),
     ({"ids": [[1, 2], [1, 2, 3]]}, ArgumentError), ({"threshold": 2.0}, ArgumentError), ({"period": 3.5}, ArgumentError),
-    ({"ids": [1, 2, 3], "period": 5}, ArgumentError),
+    ({"ids": [1, 2, 3], "period": 5}, ArgumentError), ({"seed": -1}, ArgumentError), ({"seed": 1.5}, ArgumentError),
+    ({"seed": None}, ArgumentError), ({"threshold": "a"}, ArgumentError), ({"text": "ab", "seed": 3}, ArgumentError),
+    ({"text": "ab", "n_sequences": 3}, ArgumentError),
 ])
 def test_bad_arguments_are_refused(planted, call, error):
     with pytest.raises(error):

@@ -266,8 +266,6 @@ def test_a_folder_or_a_file_never_looks_at_the_hub(no_hub, tmp_path, monkeypatch
     assert source.find("~/gpt2").config == folder / "config.json"
 
 
-DEMO = Path(inspector.__file__).parent / "demo" / "config.json"
-
 
 @pytest.mark.parametrize("name", ["planted", "demo"])
 def test_the_shipped_models_never_look_at_the_hub(name, no_hub, tmp_path, monkeypatch):

@@ -67,7 +67,7 @@ def load(source, *, dtype="float32", device="cpu"):
     try:
         usable = not torch.empty(0, dtype=DTYPES[name], device=device).is_meta
         reason = "it holds no numbers"
-    except (RuntimeError, AssertionError, TypeError) as error:
+    except Exception as error:            # each device that is absent has an error of its own
         usable, reason = False, str(error).splitlines()[0][:200]
     if not usable:
         raise ArgumentError(f"device {str(device)[:80]!r} cannot be used here: {reason}; expected cpu, or cuda or mps where "

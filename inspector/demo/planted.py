@@ -24,6 +24,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from ..record import write_tensors
 from . import planting
 from .planting import D_MODEL, N_HEAD, OUTPUT, POSITION, POSITIONS, PREVIOUS, SPARE, TALL, TOKEN, VOCAB
 
@@ -118,11 +119,10 @@ def tokenizer():
 
 def write(folder, *, noise=0.02, seed=0):
     """Save a planted model as a checkpoint folder, as transformers would: config.json, model.safetensors, tokenizer.json."""
-    from safetensors.torch import save_file
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(CONFIG, indent=2) + "\n", encoding="utf-8")
-    save_file(state_dict(noise, seed), folder / "model.safetensors", metadata={"format": "pt"})
+    write_tensors(folder / "model.safetensors", state_dict(noise, seed), metadata={"format": "pt"})
     tokenizer().save(str(folder / "tokenizer.json"))
 
 

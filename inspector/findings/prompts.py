@@ -20,7 +20,7 @@ class Prompts:
 
     ids: Any            # [sequence, pos], int64
     control: Any        # [sequence, pos], int64, no id twice
-    symbols: Any        # [pos], int64: equal symbols mark copies of one token (BOS has its own)
+    symbols: Any        # [pos] or [sequence, pos], int64: equal symbols mark copies of one token (BOS has its own)
     period: int         # L
     repeats: int        # m
     bos: bool
@@ -59,6 +59,21 @@ def with_bos(model, ids, bos):
     return torch.cat([ids.new_full((len(ids), 1), bos_id), ids], dim=1)
 
 
+def distinct_rows(pool, length, count, generator):
+    """Rows of ids drawn without replacement: [count, length]. Raises ArgumentError where there are too few ids."""
+    if length > len(pool):
+        raise ArgumentError(f"{length} distinct ids cannot be drawn from the {len(pool)} of this model: choose shorter "
+                            f"sequences, of at most {len(pool)}")
+    return torch.stack([pool[torch.randperm(len(pool), generator=generator)[:length]] for _ in range(count)])
+
+
+def generator_of(seed):
+    """A generator of its own. Raises ArgumentError for a seed that is no whole number from 0 to 2^63 - 1."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise ArgumentError(f"seed is {seed!r}; expected a whole number from 0 to 2^63 - 1")
+    return torch.Generator().manual_seed(seed)
+
+
 def draw(model, *, period, repeats=2, n_sequences=16, bos=False, seed=0, low=0, high=None, distinct=True):
     """Prompts drawn from a generator of their own: the same seed gives the same sequences, the global one is untouched.
 
@@ -68,24 +83,18 @@ def draw(model, *, period, repeats=2, n_sequences=16, bos=False, seed=0, low=0, 
     for name, value, least in (("period", period, 2), ("repeats", repeats, 2), ("n_sequences", n_sequences, 1)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ArgumentError(f"{name} is {value!r}; expected a whole number of at least {least}")
-    n = period * repeats
-    if n + bos > model.config.n_positions:
-        raise ArgumentError(f"{repeats} x {period} tokens{' and BOS' if bos else ''} are {n + bos} positions; the model "
-                            f"has {model.config.n_positions}: choose a period of at most "
-                            f"{(model.config.n_positions - bos) // repeats}")
-    pool = drawable_ids(model, low, high)
-    if n > len(pool):
-        raise ArgumentError(f"a control of {n} distinct ids cannot be drawn from {len(pool)} ids: choose a period of at "
-                            f"most {len(pool) // repeats}")
-    generator = torch.Generator().manual_seed(seed)
-
-    def block(length):
-        if distinct or length > period:
-            return pool[torch.randperm(len(pool), generator=generator)[:length]]
-        return pool[torch.randint(len(pool), (length,), generator=generator)]
-
-    ids = torch.stack([block(period).repeat(repeats) for _ in range(n_sequences)])           # [sequence, pos]
-    control = torch.stack([block(n) for _ in range(n_sequences)])                            # [sequence, pos]
+    n, pool = period * repeats, drawable_ids(model, low, high)
+    longest = min(model.config.n_positions - bos, len(pool)) // repeats
+    if period > longest:
+        raise ArgumentError(f"{repeats} x {period} distinct tokens{' and BOS' if bos else ''} do not fit a model with "
+                            f"{model.config.n_positions} positions and {len(pool)} ids to draw from: "
+                            + (f"choose a period of at most {longest}" if longest > 1 else "it is too small for repeats"))
+    generator = generator_of(seed)
+    if distinct:
+        blocks = distinct_rows(pool, period, n_sequences, generator)
+    else:
+        blocks = torch.stack([pool[torch.randint(len(pool), (period,), generator=generator)] for _ in range(n_sequences)])
+    ids, control = blocks.repeat(1, repeats), distinct_rows(pool, n, n_sequences, generator)  # [sequence, pos]
     return Prompts(with_bos(model, ids, bos), with_bos(model, control, bos), symbols(period, repeats, bos), period,
                    repeats, bos)
 

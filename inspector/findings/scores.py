@@ -111,8 +111,9 @@ def pattern_scores(pattern, symbols):
         if len(pattern) != len(symbols):
             raise ArgumentError(f"{len(pattern)} patterns but {len(symbols)} rows of symbols")
         return [pattern_scores(p, s) for p, s in zip(pattern, symbols, strict=True)]
-    symbols = torch.as_tensor(symbols)
-    if pattern.dim() < 3 or pattern.shape[-1] != pattern.shape[-2] or pattern.shape[-1] != symbols.shape[-1]:
+    pattern, symbols = torch.as_tensor(pattern), torch.as_tensor(symbols)
+    if pattern.dim() < 3 or pattern.shape[-1] == 0 or symbols.shape[:-1] not in ((), pattern.shape[:-3]) or (
+            len({*pattern.shape[-2:], *symbols.shape[-1:]}) != 1):
         raise ArgumentError(f"pattern {list(pattern.shape)} and symbols {list(symbols.shape)} do not fit; expected "
                             "[*batch, head, query, key] with query = key = number of symbols")
     if symbols.dim() == 1:

@@ -9,10 +9,10 @@ import torch
 
 from ..checkpoint import tokens
 from ..errors import ArgumentError
-from ..model.forward import embed, layers
+from ..model.forward import embed, layers, refuse_overflow
 from ..model.kernels import scan
 from ..record import run_record
-from .prompts import Prompts, draw, find_period
+from .prompts import Prompts, distinct_rows, draw, drawable_ids, find_period, generator_of, with_bos
 from .protocols import Protocol, id_range
 from .protocols import protocol as protocol_of
 from .scores import MATCHING, SCORES, copies, mean_rows, queries, row_scores, uniform_rows
@@ -69,6 +69,7 @@ def score_sequences(model, ids, symbols, rule, period, progress=None):
         found = []
         for layer in layers(model, embed(model, batch_ids), kernel=scan(reduce, BLOCK), finish=False):
             found.append({name: mean_rows(layer.kept[name].double(), masks[name]).cpu() for name in SCORES})
+            refuse_overflow(layer.kept["entropy"], f"the pattern of layer {layer.index}", model.dtype)
         parts.append({name: torch.stack([row[name] for row in found], dim=1) for name in SCORES})
     return {name: torch.cat([part[name] for part in parts]) for name in SCORES}
 
@@ -120,10 +121,11 @@ def assemble(model, values, uniform, control, threshold):
 def on_prompts(model, prompts, rule, *, threshold, progress=None):
     """The table of repeated prompts against their controls."""
     rows = prompts.symbols.expand(len(prompts.ids), -1)
+    # A control reads the very cells of a repeated sequence; where these differ from row to row, those of each in turn.
+    cells = rows[torch.arange(len(prompts.control)) % len(rows)]
     values = score_sequences(model, prompts.ids, rows, rule, prompts.period, progress)
-    control = score_sequences(model, prompts.control, prompts.symbols.expand(len(prompts.control), -1), rule,
-                              prompts.period, progress)
-    uniform = uniform_levels(rows[:1], rule, prompts.period)
+    control = score_sequences(model, prompts.control, cells, rule, prompts.period, progress)
+    uniform = uniform_levels(rows if prompts.symbols.dim() == 2 else rows[:1], rule, prompts.period)
     if rule.prefix_matching:
         # Mean of the entries where the stripe is their sum: 25 ids 4 times have 1, 2 and 3 of them a query.
         each = entries_per_query(prompts.symbols)
@@ -153,17 +155,18 @@ def given_ids(model, ids, text, bos):
 
 
 def _nested(ids):
-    if hasattr(ids, "dim"):
-        return ids.dim() == 2
-    return len(ids) > 0 and hasattr(ids[0], "__len__")
+    if isinstance(ids, str) or not hasattr(ids, "__len__"):
+        return False
+    return len(ids) > 0 and getattr(ids[0], "ndim", hasattr(ids[0], "__len__")) > 0
 
 
 def given_prompts(model, rows, period, bos, n_sequences, seed):
     """Prompts from given rows [sequence, pos] that repeat with a period, with controls drawn for them."""
-    n = rows.shape[1] - bos
-    symbols = torch.cat([torch.full((int(bos),), -1, dtype=torch.int64), torch.arange(n) % period])
-    control = draw(model, period=(n + 1) // 2, n_sequences=n_sequences, bos=bos, seed=seed).control[:, :n + bos]
-    return Prompts(rows, control, symbols, period, n // period, bos)
+    symbols = rows.clone()
+    if bos:
+        symbols[:, 0] = -1
+    ids = distinct_rows(drawable_ids(model), rows.shape[1] - bos, n_sequences, generator_of(seed))
+    return Prompts(rows, with_bos(model, ids, bos), symbols, period, (rows.shape[1] - bos) // period, bos)
 
 
 def heads(model, ids=None, *, text=None, period=None, repeats=2, n_sequences=16, bos=False, seed=0, protocol="stripe",
@@ -184,7 +187,7 @@ def heads(model, ids=None, *, text=None, period=None, repeats=2, n_sequences=16,
     Raises ArgumentError, TextError.
     """
     rule = protocol_of(protocol)
-    if not 0 <= threshold <= 1:
+    if not isinstance(threshold, int | float) or not 0 <= threshold <= 1:
         raise ArgumentError(f"threshold is {threshold!r}; expected a number from 0 to 1")
     given = ids is not None or text is not None
     if protocol != "stripe":
@@ -195,15 +198,15 @@ def heads(model, ids=None, *, text=None, period=None, repeats=2, n_sequences=16,
                        seed=seed, low=low, high=high, distinct=rule.distinct)
     elif given:
         rows = given_ids(model, ids, text, bos)
-        bos_first = model.config.bos_token_id if bool((rows[:, 0] == model.config.bos_token_id).all()) else None
-        found = find_period(rows, bos_first)
-        if period is not None and found is not None and period != found:
-            raise ArgumentError(f"the ids repeat with period {found}, not {period}")
-        if period is not None and found is None:
-            raise ArgumentError(f"the ids do not repeat with period {period}")
+        bos_first = model.config.bos_token_id is not None and bool((rows[:, 0] == model.config.bos_token_id).all())
+        found = find_period(rows, model.config.bos_token_id if bos_first else None)
+        if period is not None and period != found:
+            raise ArgumentError(f"the ids repeat with {f'period {found}' if found else 'no period'}, not {period}")
+        if repeats != 2 or (len(rows) == 1 and (n_sequences, seed) != (16, 0)):
+            raise ArgumentError("a text or one row of ids is scored as it is: repeats, n_sequences and seed are for drawn "
+                                "sequences")
         # One row gives no spread and so no verdict: it needs no control, and its copies are its equal ids.
-        prompts = None if found is None or len(rows) == 1 else given_prompts(model, rows, found, bos_first is not None,
-                                                                             n_sequences, seed)
+        prompts = given_prompts(model, rows, found, bos_first, n_sequences, seed) if found and len(rows) > 1 else None
     else:
         prompts = draw(model, period=rule.period if period is None else period, repeats=repeats, n_sequences=n_sequences,
                        bos=bos, seed=seed)

@@ -14,7 +14,7 @@ import torch
 
 from ..checkpoint.activations import ACTIVATIONS
 from ..checkpoint.tokens import refuse_unusable
-from ..errors import ArgumentError, TextError
+from ..errors import ArgumentError, NumericsError, TextError
 from .attention import attention_output, layer_norm, project
 from .kernels import UNTOUCHED, grid
 
@@ -46,9 +46,17 @@ def embed(model, ids):
     n = ids.shape[-1]
     refuse_unusable(ids.unique().tolist(), config.vocab_size)
     if n > config.n_positions:
-        raise TextError(f"the text has {n} tokens; this model has positions for {config.n_positions}")
+        raise TextError(f"the text has {n} tokens; this model has positions for {config.n_positions}: "
+                        "shorten it")
     ids = ids.to(weights.W_E.device)
     return torch.nn.functional.embedding(ids, weights.W_E) + weights.W_pos[:n]               # [pos, d_model]
+
+
+def refuse_overflow(tensor, what, dtype):
+    """Raise NumericsError when a tensor of the forward pass holds NaN or an infinity."""
+    if not torch.isfinite(tensor).all():
+        raise NumericsError(f"{what} holds values that are NaN or infinite in {dtype}"
+                            + ("" if dtype in ("float32", "float64") else "; try dtype float32"))
 
 
 def mlp(x, block, activation):
@@ -88,6 +96,7 @@ def layers(model, resid, *, start=0, stop=None, kernel=grid, edits=MappingProxyT
         mid = resid + attention_output(z, block.W_O, block.b_O)                              # [pos, d_model]
         y = layer_norm(mid, block.ln_2_weight, block.ln_2_bias, config.layer_norm_epsilon)   # [pos, d_model]
         post = mid + mlp(y, block, config.activation_function)                               # [pos, d_model]
+        refuse_overflow(post, f"the output of layer {index}", model.dtype)
         yield Layer(index, resid, q, k, v, kept, z, mid, post)
         resid = post
 
@@ -97,7 +106,9 @@ def unembed(model, resid):
     """Logits of a final residual stream: LayerNorm, then W_U. resid: [*batch, pos, d_model] -> [*batch, pos, vocab]."""
     weights = model.weights
     x = layer_norm(resid, weights.ln_f_weight, weights.ln_f_bias, model.config.layer_norm_epsilon)
-    return x @ weights.W_U                                                                   # [pos, vocab]
+    logits = x @ weights.W_U                                                                 # [pos, vocab]
+    refuse_overflow(logits, "the logits", model.dtype)
+    return logits
 
 
 def losses(logits, ids):

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ..checkpoint import tokens
-from ..record import folder, run_record, to_csv, to_json, write_text
+from ..record import folder, run_record, to_csv, to_json, write_tensors, write_text
 from .forward import embed, layers, losses, unembed
 
 
@@ -110,10 +110,9 @@ def save(trace, out, attention=False):
 
     attention.csv is left out beyond 200 tokens unless `attention` asks for it. Raises OutputError.
     """
-    from safetensors.torch import save_file
     with folder(out) as target:
-        save_file({name: getattr(trace, name).cpu().contiguous() for name in Trace.TENSORS},
-                  target / "trace.safetensors")
+        write_tensors(target / "trace.safetensors",
+                      {name: getattr(trace, name).cpu().contiguous() for name in Trace.TENSORS})
         to_csv(token_table(trace), target / "tokens.csv")
         if attention or len(trace.labels) <= ATTENTION_TOKENS:
             to_csv(attention_table(trace.pattern), target / "attention.csv")
