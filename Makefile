@@ -10,6 +10,7 @@ TEXT = When Ms. Dursley saw the cat, the cat saw Ms. Dursley too. The cat sat on
 
 report: $(VENV)/.ready
 	$(BIN)/inspector report "$(TEXT)" --model demo --out reports/demo
+	@echo "Open reports/demo/index.html in a browser."
 
 test: $(VENV)/.ready-test
 	$(BIN)/ruff check .
