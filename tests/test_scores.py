@@ -525,21 +525,20 @@ def test_check_against_planted_passes_and_fails_when_the_plant_is_gone(planted, 
     assert {"induction", "verdict induction"} <= set(broken[broken["verdict"] == "failed"]["quantity"])
 
 
-def test_random_models_give_no_verdict(tmp_path):
-    """Of 24 random models none calls a head (100 in the long run); for random heads uniform is no null, the control is."""
-    called = random_models_called(tmp_path, 24)
-    assert called == 0
+def test_of_a_hundred_random_models_at_most_five_give_a_verdict(tmp_path):
+    """Weights of three widths. For random heads the uniform level is no null; the control is."""
+    assert random_models_called(tmp_path, range(100)) <= 5
 
 
 @pytest.mark.soak
-def test_a_hundred_random_models_give_at_most_five_verdicts(tmp_path):
-    assert random_models_called(tmp_path, 100) <= 5
+def test_of_many_random_models_at_most_one_in_twenty_gives_a_verdict(tmp_path):
+    assert random_models_called(tmp_path, range(100, 900)) <= 40
 
 
-def random_models_called(tmp_path, n):
+def random_models_called(tmp_path, seeds):
     from transformers import GPT2Config, GPT2LMHeadModel
     called = 0
-    for seed in range(n):
+    for seed in seeds:
         torch.manual_seed(seed)
         config = GPT2Config(vocab_size=120, n_positions=64, n_embd=48, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0,
                             initializer_range=(0.02, 0.1, 0.3)[seed % 3])
