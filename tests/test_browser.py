@@ -44,10 +44,10 @@ def ids_of(model, n):
     return [ids[(5 * i + i // 7) % len(ids)] for i in range(n)]
 
 
-def write_only_pages(model, ids, repeats, folder, pattern=None):
+def write_only_pages(model, ids, repeats, folder, pattern=None, proof=None):
     """The pages of a report without its tables and figures, which no test here opens; returns the folder.
 
-    pattern: what stands in for the model's own.
+    pattern: what stands in for the model's own; proof: the table of `check`, or None where it is left out.
     """
     traced = inspector.trace(model, ids=ids)
     if pattern is not None:
@@ -55,7 +55,7 @@ def write_only_pages(model, ids, repeats, folder, pattern=None):
     table = tables.token_table(traced.ids, traced.labels, traced.texts, traced.logits, str)
     weights = [report.layer_weights(block) for block in model.weights.blocks]
     folder.mkdir()
-    report.write_pages(folder, traced, table, repeats, inspector.heads(model, ids=ids), None, weights,
+    report.write_pages(folder, traced, table, repeats, inspector.heads(model, ids=ids), proof, weights,
                        report.facts(model, traced, None, table), None)
     return folder
 
@@ -66,7 +66,9 @@ def reports(model, tmp_path_factory):
     out = tmp_path_factory.mktemp("reports")
     repeats = inspector.heads(model, n_sequences=4)
     texts = {5: ids_of(model, 5), 200: ids_of(model, 200), "torture": model.tokenizer.encode(TORTURE)}
-    made = {name: write_only_pages(model, ids, repeats, out / str(name)) for name, ids in texts.items()}
+    proofs = {5: inspector.check(model, ids=texts[5])}
+    made = {name: write_only_pages(model, ids, repeats, out / str(name), proof=proofs.get(name))
+            for name, ids in texts.items()}
     return {**made, 30: inspector.report(model, ids=ids_of(model, 30), out=out / "30", check=False)}
 
 
@@ -269,14 +271,33 @@ def test_links_are_shown_whole(browser, reports, name, width):
             cut, behind, n = page.evaluate("""() => { const links = [...document.querySelectorAll('.links li')];
               const parts = links.flatMap(e => [e, ...e.querySelectorAll('*')]);
               const box = e => e.getBoundingClientRect();
+              const outside = link => [...link.querySelectorAll('.pair *')].some(
+                e => box(e).left < box(link).left || box(e).right > box(link.querySelector('b')).left);
               return [parts.filter(e => e.scrollWidth > e.clientWidth && getComputedStyle(e).display !== 'inline'
                                         || e.scrollHeight > e.clientHeight && getComputedStyle(e).overflowY !== 'visible')
                            .map(e => e.textContent),
-                      links.filter(e => [...e.querySelectorAll('.pair *')].some(p => box(p).right > box(e.querySelector('b')).left
-                                                                                   || box(p).left < box(e).left))
-                           .map(e => e.textContent), links.length]; }""")
+                      links.filter(outside).map(e => e.textContent), links.length]; }""")
             assert (cut, behind) == ([], [])
             assert n > 100
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_proof_is_in_sight_without_scrolling(browser, reports, width):
+    """Both parts, every column to the verdict; also with the longest of verdicts and differences."""
+    with chromium.opened(browser, reports[5] / "index.html", width=width) as page:
+        page.evaluate("""() => { for (const row of document.querySelectorAll('.proofs tbody tr')) {
+          ['99,999', '1.0e-100', '1.0e-10', '>99 %'].forEach((text, i) => row.cells[i + 1].textContent = text); } }""")
+        assert page.locator(".proofs caption").all_text_contents() == ["formula", "rounding"]
+        cells = page.evaluate("""() => [...document.querySelectorAll('.proofs :is(td, th)')].map(e => {
+          const range = document.createRange(), b = (range.selectNodeContents(e), range.getBoundingClientRect());
+          return {text: e.textContent, left: b.left, right: b.right, top: b.top, bottom: b.bottom}; })""")
+        verdicts = page.locator(".proofs td:last-child").all_text_contents()
+        assert page.evaluate("[...document.querySelectorAll('#proof *')].every(e => e.scrollWidth <= e.clientWidth "
+                             "|| getComputedStyle(e).display === 'inline')")
+    assert verdicts == ["passed"] * 20
+    assert len(cells) == 2 * 6 * 11
+    assert all(0 <= cell["left"] < cell["right"] <= width for cell in cells)
+    assert overlaps(cells) == []
 
 
 @pytest.mark.parametrize("scale", ["sqrt", "linear"])

@@ -203,6 +203,15 @@ def test_largest_is_a_stable_sort():
     assert tables.largest(values, 7) == want
 
 
+def test_numbers_that_are_none_come_last():
+    """As tables do where a logit has overflowed: the pages' part is to show it, not to fall over it."""
+    values = torch.tensor([[1, NAN, 3, 2], [NAN] * 4, [float("inf"), NAN, 0, float("-inf")]], dtype=torch.float64)
+    assert tables.largest(values, 3) == [[2, 3, 0], [0, 1, 2], [0, 2, 1]]
+    found = tables.token_table(torch.tensor([1, 0]), ["b", "a"], ["b", "a"], torch.full((2, 6), NAN), str)
+    assert math.isnan(found["next_1_p"][0])
+    assert [words.number(v) for v in found["loss"]] == ["–", "–"]
+
+
 def test_attention_table_is_exact_and_short():
     """Every surviving weight once, read back as the very float32, in its shortest decimals."""
     pattern = random_pattern(2, 9).float()
@@ -387,9 +396,10 @@ def frame(n_layer, n_head, verdicts=None, on_text=False):
 
 
 def some_facts(n_tokens, **changes):
-    return {"model": "<i>m</i>", "source": "<i>m</i>", "release": None, "n_layer": 2, "n_head": 3, "dtype": "float32",
-            "device": "cpu", "version": "0", "n_tokens": n_tokens, "bos": False, "mean_loss": 1.5, "blind_loss": 4.0,
-            "shown_text": "".join(NASTY), "full_attention": True, "most_tokens": 200, **changes}
+    return {"model": "<i>m</i>", "source": "<i>m</i>", "half": False, "release": None,
+            "n_layer": 2, "n_head": 3, "dtype": "float32", "device": "cpu", "version": "0", "n_tokens": n_tokens,
+            "bos": False, "mean_loss": 1.5, "blind_loss": 4.0, "shown_text": "".join(NASTY), "full_attention": True,
+            "most_tokens": 200, **changes}
 
 
 def overview(check=None, verdicts=None, question=None, **changes):
@@ -476,6 +486,23 @@ def test_the_overview_says_what_was_proved():
     failed = overview(proof([(*row[:-1], "failed")], passed=False, verdict="failed", summary="It failed."))
     assert 'class="badge proof-failed">failed' in failed
     assert "proof-passed" not in re.sub(r"<style>.*?</style>", "", failed, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("verdict", ["passed in float32 and float64", "rounding only", "float32 only"])
+def test_a_verdict_that_says_less_is_shown_as_it_stands_and_not_green(verdict):
+    row = ("rounding", "pattern", 0, 0, 1, 1, 1e-8, 1e-6, "passed")
+    page = re.sub(r"<style>.*?</style>", "", overview(proof([row], verdict=verdict)), flags=re.DOTALL)
+    assert re.search(rf'<dd class="proof-partly[^"]*">{verdict}</dd>', page)
+    assert f'<span class="badge proof-partly">{verdict}</span>' in page
+    assert "proof-passed" not in page
+    assert '<dd class="proof-passed">passed</dd>' in overview(proof([row]))
+
+
+def test_a_half_precision_says_so():
+    said = text_of(overview(half=True, dtype="bfloat16"))
+    assert "The numbers on these pages are in bfloat16, a half precision." in said
+    assert "against Hugging Face ; shown: bfloat16" in said
+    assert "half precision" not in text_of(overview())
 
 
 def test_the_overview_names_the_heads_found_best_first():
@@ -729,3 +756,54 @@ def test_a_model_without_tokenizer_and_a_coarse_one(tmp_path):
     said = text_of(page.read_text(encoding="utf-8"))
     assert "[6]" in said
     assert "m in bfloat16" in said
+    assert "are in bfloat16, a half precision" in said
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_the_pages_name_the_model_and_not_where_it_lay(tmp_path):
+    folder = models.save(models.tiny_model(), tmp_path / "somewhere" / "mine")
+    out = inspector.report(inspector.load(folder), ids=[5, 6], out=tmp_path / "out", check=False, period=5)
+    for file in out.glob("*.html"):
+        page = file.read_text(encoding="utf-8")
+        assert "somewhere" not in page
+        assert "mine, 3 layers of 4 heads" in text_of(page)
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_report_hands_on_what_it_was_asked_for(model, tmp_path):
+    """Every table holds the values of its function called directly: with BOS, a seed and a period that are no defaults."""
+    text = "The cat sat on the cat"
+    folder = inspector.report(model, text, out=tmp_path / "out", bos=True, seed=3, period=6)
+    traced = inspector.trace(model, text, bos=True)
+    ids = traced.ids.tolist()
+    assert ids[0] == model.config.bos_token_id
+    for name, want in (("heads_repeats", inspector.heads(model, period=6, bos=True, seed=3)),
+                       ("heads_text", inspector.heads(model, ids=ids)), ("check", inspector.check(model, ids=ids))):
+        expected = io.StringIO()
+        inspector.record.to_csv(want, expected)
+        assert (folder / "tables" / f"{name}.csv").read_text(encoding="utf-8") == expected.getvalue(), name
+    tokens = pd.read_csv(folder / "tables" / "tokens.csv", keep_default_na=False)
+    assert tokens["id"].tolist() == ids
+    assert tokens["loss"][0] == ""
+    assert pd.to_numeric(tokens["loss"][1:]).tolist() == pytest.approx(traced.losses.tolist(), abs=5e-6)
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))["arguments"]
+    assert (run["bos"], run["seed"], run["period"], run["ids"]) == (True, 3, 6, ids)
+
+
+def test_a_bar_is_full_at_the_blind_guess():
+    """A loss of it fills the bar exactly, half of it half; more than full there is not."""
+    table = pd.DataFrame({"position": range(5), "id": range(5), "label": list("abcde"), "loss": [NAN, 3.7, 1.85, 0.0, 9.0]})
+    assert [row["share"] for row in index.token_rows(table, 3.7)] == [0, 1, 0.5, 0, 1]
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_model_that_guesses_blindly_fills_its_bars(tmp_path):
+    """Embeddings of 0 give every id the same chance: each loss is ln(vocabulary), as the report's blind guess."""
+    blind = models.tiny_model()
+    with torch.no_grad():
+        blind.transformer.wte.weight.zero_()
+    model = inspector.load(models.save(blind, tmp_path / "blind"), dtype="float64")
+    page = (inspector.report(model, ids=[5, 6, 9, 6], out=tmp_path / "out", check=False, period=5) / "index.html").read_text(
+        encoding="utf-8")
+    assert re.findall(r"--share:([\d.]+)", page) == ["0.000", "1.000", "1.000", "1.000"]
+    assert "4.57 nats; a blind guess 4.57" in text_of(page)

@@ -72,17 +72,19 @@ def question_content(question, found, labels):
 
 
 def proof_content(check):
-    """The proof in words and rows. check: the table of `inspector.check`, or None where it was left out."""
+    """The proof in words and rows. check: the table of `inspector.check`, or None where it was left out.
+
+    The state is the colour: "passed" where everything shown was proved, "partly" where the verdict says less than that.
+    """
     if check is None:
-        return {"state": "none", "word": "not checked", "rows": [],
+        return {"state": "none", "word": "not checked", "parts": [],
                 "summary": "The proof was left out: these numbers have not been compared with Hugging Face's."}
-    state = "passed" if check.attrs["passed"] else "failed"
+    word = check.attrs["verdict"]
+    state = "failed" if not check.attrs["passed"] else "passed" if word == "passed" else "partly"
     table = tables.proof_table(check)
-    parts = list(dict.fromkeys(table["part"]))
-    rows = [{"quantity": quantity, "places": int(group["places"].max()),
-             "parts": [group[group["part"] == part].to_dict("records") for part in parts]}
-            for quantity, group in table.groupby("quantity", sort=False)]
-    return {"state": state, "word": check.attrs["verdict"], "summary": check.attrs["summary"], "parts": parts, "rows": rows}
+    table["state"] = ["partly" if (state, verdict) == ("partly", "passed") else verdict for verdict in table["verdict"]]
+    parts = [{"name": name, "rows": rows.to_dict("records")} for name, rows in table.groupby("part", sort=False)]
+    return {"state": state, "word": word, "summary": check.attrs["summary"], "parts": parts}
 
 
 def index_page(tokens, pattern, repeats, on_text, check, facts, files, question=None):

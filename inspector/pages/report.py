@@ -33,7 +33,7 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
     found = traced.ids.tolist()
     period = longest_period(model, bos) if period is None else period
     repeats = heads(model, period=period, bos=bos, seed=seed, progress=progress)
-    on_text = heads(model, ids=found, seed=seed)
+    on_text = heads(model, ids=found)
     proof = checks.check(model, ids=found, progress=progress) if check else None
     run = record.run_record(model, "report", text=text, ids=found, bos=bos, check=check, period=period, seed=seed,
                             kernel="grid")
@@ -61,12 +61,13 @@ def facts(model, traced, text, token_table):
     config = model.config
     loss = token_table["loss"].mean()
     source = model.files.source
-    name = Path(source).name if Path(source).exists() and len(Path(source).parts) > 1 else source
-    if model.dtype not in ("float32", "float64"):        # a coarse number says so wherever it goes
-        name = f"{name} in {model.dtype}"
-    return {"model": name, "source": source, "release": model.release, "n_layer": config.n_layer, "n_head": config.n_head,
-            "dtype": model.dtype, "device": model.device, "version": __version__, "n_tokens": len(traced.ids),
-            "bos": traced.bos, "mean_loss": loss, "blind_loss": math.log(config.vocab_size),
+    source = Path(source).name if Path(source).exists() and len(Path(source).parts) > 1 else source
+    half = model.dtype not in ("float32", "float64")
+    name = f"{source} in {model.dtype}" if half else source          # a coarse number says so wherever it goes
+    return {"model": name, "source": source, "half": half, "release": model.release,
+            "n_layer": config.n_layer, "n_head": config.n_head, "dtype": model.dtype, "device": model.device,
+            "version": __version__, "n_tokens": len(traced.ids), "bos": traced.bos, "mean_loss": loss,
+            "blind_loss": math.log(config.vocab_size),
             "shown_text": words.headline(text if text is not None else "".join(traced.texts) or " ".join(traced.labels)),
             "full_attention": len(traced.ids) <= ATTENTION_TOKENS, "most_tokens": ATTENTION_TOKENS}
 

@@ -35,8 +35,9 @@ def token_table(ids, labels, texts, logits, label_of):
 def largest(values, count):
     """For each row the indices of its largest values, largest first; equal ones in their order (`topk` promises none).
 
-    values: [rows, columns] -> a list of lists.
+    values: [rows, columns] -> a list of lists. NaN counts as the smallest.
     """
+    values = values.masked_fill(values.isnan(), float("-inf"))
     least = values.topk(count).values[:, -1:]
     row, column = (values >= least).nonzero(as_tuple=True)                                   # in reading order
     candidates = [[] for _ in values]
