@@ -202,6 +202,17 @@ def trace_pattern(model, n):
     return inspector.trace(model, ids=ids_of(model, n)).pattern
 
 
+def test_choosing_a_scale_leaves_the_page_where_it_is(browser, reports):
+    """By its word and by its circle: the bar is always in sight, so nothing has to scroll to it."""
+    with chromium.opened(browser, reports[30] / "layer_01.html") as page:
+        for target in ("label:has(#scale-linear)", "#scale-sqrt", "label:has(#scale-linear)"):
+            page.evaluate("window.scrollTo(0, 600)")
+            page.click(target, position=None if target.startswith("#") else {"x": 30, "y": 8})
+            page.wait_for_timeout(50)
+            assert page.evaluate("window.scrollY") == 600
+        assert page.is_checked("#scale-linear")
+
+
 def test_pointer_and_keys_read_a_cell(browser, reports, model):
     pattern = trace_pattern(model, 30)
     with chromium.opened(browser, reports[30] / "layer_01.html") as page:

@@ -38,8 +38,11 @@ def drawable(label, longest=LONGEST):
     """A label that the fonts at hand can draw, cut to `longest` characters; a character they lack as U+1F600."""
     known = [characters for _, characters in fonts()]
     shown = label if len(label) <= longest else label[:longest - 1] + "…"
-    return "".join(c if any(ord(c) in characters for characters in known) or unicodedata.combining(c)
-                   else f"U+{ord(c):04X}" for c in shown)
+    drawn = "".join(c if any(ord(c) in characters for characters in known) or unicodedata.combining(c)
+                    else f"U+{ord(c):04X}" for c in shown)
+    # A mark with no letter before it: shaping would put a dotted circle under it, which few fonts have.
+    return "".join(f"U+{ord(c):04X}" if unicodedata.category(c).startswith("M") and not (n and drawn[n - 1].isalpha())
+                   else c for n, c in enumerate(drawn))
 
 
 @contextmanager
