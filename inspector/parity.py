@@ -34,6 +34,11 @@ COLUMNS = ("part", "quantity", "layer", "head", "ours", "theirs", "difference", 
 
 # -- the reference ---------------------------------------------------------------------------------------------------
 
+def past(scores):
+    """Scores with the masked cells at 0: theirs hold the dtype's minimum there, ours -inf."""
+    return scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1), 0)
+
+
 @contextmanager
 def _quiet():
     """Transformers without progress bars and warnings, as it was afterwards."""
@@ -86,7 +91,7 @@ class _Softmax(TorchFunctionMode):
 def run_reference(model, ids, visit):
     """Run transformers' forward on ids [pos]; calls `visit(layer, parts)` after each block; returns the logits [pos, vocab].
 
-    parts: {name: tensor} of q, k, v, scores (before the mask reads as -inf), pattern, z [head, pos, ...] and resid_pre,
+    parts: {name: tensor} of q, k, v, scores (as `past`), pattern, z [head, pos, ...] and resid_pre,
     resid_mid, resid_post [pos, d_model].
     """
     n_head = model.config.n_head
@@ -100,7 +105,8 @@ def run_reference(model, ids, visit):
 
             def before_output(module, args):
                 seen["z"] = split_heads(args[0][0], n_head)
-                seen["scores"], seen["pattern"] = (x[0] for x in softmax.seen)
+                scores, seen["pattern"] = (x[0] for x in softmax.seen)
+                seen["scores"] = past(scores)
 
             def before_block(module, args):
                 seen["resid_pre"] = args[0][0].clone()
@@ -130,12 +136,7 @@ def run_reference(model, ids, visit):
 def our_parts(layer):
     """{name: tensor} of one of our layers, named as the reference's."""
     found = {name: getattr(layer, name) for name in ("q", "k", "v", "z", *PER_LAYER)}
-    return found | {"scores": layer.kept.scores, "pattern": layer.kept.pattern}
-
-
-def _past(scores):
-    """Scores with the masked cells at 0: theirs hold the dtype's minimum there, ours -inf."""
-    return scores.masked_fill(torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1), 0)
+    return found | {"scores": past(layer.kept.scores), "pattern": layer.kept.pattern}
 
 
 # -- differences -----------------------------------------------------------------------------------------------------
@@ -148,9 +149,13 @@ def _row(part, quantity, layer, head, ours, theirs, at, difference, bound):
 
 def formula_row(quantity, layer, head, ours, theirs, scale):
     """Largest difference against 1e-10 of the scale. NaN counts as the largest."""
+    return _largest("formula", quantity, layer, head, ours, theirs, FORMULA * scale)
+
+
+def _largest(part, quantity, layer, head, ours, theirs, bound):
     difference = (ours - theirs).abs().flatten()
     at = int(difference.argmax())
-    return _row("formula", quantity, layer, head, ours, theirs, at, difference[at], FORMULA * scale)
+    return _row(part, quantity, layer, head, ours, theirs, at, difference[at], bound)
 
 
 def rounding_row(quantity, layer, head, ours, theirs, rounded):
@@ -189,8 +194,7 @@ def parity(model, ids, *, float64=True, kernel=grid, progress=None):
     """
     upcast = model.config.reorder_and_upcast_attn
     halves = None if model.dtype in ("float32", "float64") else model.dtype
-    steps = ["reference, float32", "ours against it"] if upcast or not float64 else ["reference, float32", "float64"]
-    bar = progress(total=len(steps) * model.config.n_layer, desc="proof") if progress is not None else None
+    bar = progress(total=2 * model.config.n_layer, desc="proof") if progress is not None else None
 
     def load_ours(dtype):
         return model if model.dtype == dtype else load_like(model, dtype)
@@ -213,6 +217,8 @@ def parity(model, ids, *, float64=True, kernel=grid, progress=None):
     rows = []
     if upcast:
         rows = _upcast_rows(run32, ours32, stored, half_logits, advance)
+        if bar is not None:
+            bar.close()
         return _table(rows, model, ids, "float32 only", halves)
     del half
     wide = load_reference(model.files, torch.float64, model.device)
@@ -221,18 +227,11 @@ def parity(model, ids, *, float64=True, kernel=grid, progress=None):
     last = {}
 
     def visit(index, theirs):
-        theirs["scores"] = _past(theirs["scores"])
-        rounded = stored.pop(index)
-        rounded["scores"] = _past(rounded["scores"])
-        layer32 = next(run32)
-        narrow = our_parts(layer32)
-        narrow["scores"] = _past(narrow["scores"])
-        last[32] = layer32.resid_post
+        rounded, narrow = stored.pop(index), our_parts(next(run32))
+        last[32] = narrow["resid_post"]
         if float64:
-            layer64 = next(run64)
-            ours = our_parts(layer64)
-            ours["scores"] = _past(ours["scores"])
-            last[64] = layer64.resid_post
+            ours = our_parts(next(run64))
+            last[64] = ours["resid_post"]
             rows.extend(_compare(index, theirs, lambda name, head, pick: formula_row(
                 name, index, head, pick(ours[name]), pick(theirs[name]), theirs[name].abs().max())))
         rows.extend(_compare(index, theirs, lambda name, head, pick: rounding_row(
@@ -253,23 +252,17 @@ def _upcast_rows(run32, ours32, stored, half_logits, advance):
     rows, resid = [], None
     for layer in run32:
         theirs, ours = stored.pop(layer.index), our_parts(layer)
-        for parts in (theirs, ours):
-            parts["scores"] = _past(parts["scores"])
         reach = 1 + theirs["scores"].abs().max()
 
         def make(name, head, pick, ours=ours, theirs=theirs, layer=layer, reach=reach):
             scale = 1.0 if name == "pattern" else theirs[name].abs().max().clamp(min=1.0)
-            row = formula_row(name, layer.index, head, pick(ours[name]), pick(theirs[name]), 1.0)
-            bound = float(SLACK * reach * scale)
-            return ("rounding", *row[1:7], bound, "passed" if row[6] <= bound else "failed")
+            return _largest("rounding", name, layer.index, head, pick(ours[name]), pick(theirs[name]), SLACK * reach * scale)
 
         rows.extend(_compare(layer.index, theirs, make))
         resid = layer.resid_post
         advance()
-    ours = unembed(ours32, resid)
-    row = formula_row("logits", None, None, ours, half_logits, 1.0)
-    bound = float(SLACK * reach * half_logits.abs().max().clamp(min=1.0))
-    return [*rows, ("rounding", *row[1:7], bound, "passed" if row[6] <= bound else "failed")]
+    bound = SLACK * reach * half_logits.abs().max().clamp(min=1.0)
+    return [*rows, _largest("rounding", "logits", None, None, unembed(ours32, resid), half_logits, bound)]
 
 
 def load_like(model, dtype):
