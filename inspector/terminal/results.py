@@ -1,31 +1,11 @@
-"""Results as text for the terminal. Pure functions: a result in, a string out."""
+"""Model, proof and head scores as text."""
 
 from numbers import Integral
 
+from .layout import columns, head_name, number
+
 SHORT = {"previous_token": "previous", "current_token": "current", "first_token": "first", "duplicate_token": "duplicate",
          "induction": "induction", "prefix_matching": "prefix", "entropy": "entropy"}
-
-
-def columns(rows, header, left=(0,)):
-    """Rows of strings as aligned columns; those numbered in `left` to the left, the others to the right."""
-    widths = [max(len(str(row[n])) for row in [header, *rows]) for n in range(len(header))]
-
-    def line(row):
-        cells = [str(cell).ljust(w) if n in left else str(cell).rjust(w)
-                 for n, (cell, w) in enumerate(zip(row, widths, strict=True))]
-        return "  ".join(cells).rstrip()
-
-    return "\n".join([line(header), *map(line, rows)])
-
-
-def number(value, digits=3):
-    """A number with fixed digits; a dash for what does not exist."""
-    return "-" if value is None or value != value else f"{value:.{digits}f}"
-
-
-def head_name(row):
-    """A head as 5.1 (layer.head)."""
-    return f"{int(row['layer'])}.{int(row['head'])}"
 
 
 def heads_text(table):

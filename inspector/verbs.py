@@ -1,0 +1,144 @@
+"""What each verb of the command line does: read its input, call its function, print the result.
+
+Heavy imports sit inside the handlers, so that --help is instant. Results go to stdout, progress and notes to stderr.
+"""
+
+import os
+import sys
+from functools import partial
+
+from .errors import ArgumentError, TextError
+
+# -- input and output ------------------------------------------------------------------------------------------------
+
+def _read_text(args):
+    """The text of the arguments, or None. Raises TextError for two sources or bytes that are no UTF-8."""
+    given = [name for name, value in (("TEXT", args.text), ("--file", args.file), ("--ids", args.ids)) if value is not None]
+    if len(given) > 1:
+        raise TextError(f"give one of TEXT, --file and --ids, not {' and '.join(given)}")
+    if args.file is not None:
+        try:
+            return _decode(args.file.read_bytes(), args.file)
+        except (OSError, ValueError) as error:
+            raise TextError(f"cannot read {str(args.file)!r}: {getattr(error, 'strerror', None) or error}") from error
+    if args.text == "-":
+        if sys.stdin is None:
+            raise TextError("standard input is closed: there is no text to read")
+        return _decode(sys.stdin.buffer.read(), "standard input")
+    if args.text is not None:
+        return _decode(os.fsencode(args.text), "the text")
+    return None
+
+
+def _decode(data, where):
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TextError(f"{where} is not valid UTF-8 (byte {error.start})") from error
+
+
+def _ids(args):
+    from .checkpoint.tokens import parse_ids
+    return None if args.ids is None else parse_ids(args.ids)
+
+
+def _needed(args):
+    """(text, ids), one of them None. Raises TextError that names every way to give one where there is neither."""
+    text, ids = _read_text(args), _ids(args)
+    if text is None and ids is None:
+        raise TextError("give a text: TEXT, --file FILE, - for standard input, or --ids"
+                        + (", or --preset" if args.verb == "report" else ""))
+    return text, ids
+
+
+def _model(args):
+    from .checkpoint.loading import load
+    source = ("planted" if getattr(args, "against", None) == "planted" else "gpt2") if args.model is None else args.model
+    return load(source, dtype=args.dtype, device=args.device)
+
+
+def _progress(args):
+    """tqdm on stderr for what takes over a second; None when quiet or when nobody watches."""
+    if args.quiet or args.json or sys.stderr is None or not sys.stderr.isatty():
+        return None
+    from tqdm import tqdm
+    return partial(tqdm, file=sys.stderr, delay=1, leave=False)
+
+
+def _table_json(table, **more):
+    from .record import rows_of, to_json
+    return to_json({"run": table.attrs["run"], **more, "rows": rows_of(table)})
+
+
+# -- verbs -----------------------------------------------------------------------------------------------------------
+
+def _run_info(args):
+    from .model.sizes import info
+    from .record import to_json
+    from .terminal.results import info_text
+    found = info(_model(args), _read_text(args), ids=_ids(args), bos=args.bos, tokens=args.tokens)
+    print(to_json(found) if args.json else info_text(found))
+    return 0
+
+
+def _run_trace(args):
+    from .model.tracing import save, trace
+    from .record import refuse_foreign, to_json
+    refuse_foreign(args.out)
+    text, ids = _needed(args)
+    result = trace(_model(args), text, ids=ids, bos=args.bos, progress=_progress(args))
+    files = save(result, args.out, attention=args.attention)
+    if args.json:
+        print(to_json({"run": result.run, "folder": str(args.out), "files": files}))
+    else:
+        print(f"{args.out}: {', '.join(files)}")
+    return 0
+
+
+def _run_check(args):
+    from .checks import check
+    from .record import refuse_special, write_csv
+    from .terminal.results import check_text
+    if args.csv:
+        refuse_special(args.csv)              # before the work, not after it
+    table = check(_model(args), _read_text(args), ids=_ids(args), bos=args.bos, against=args.against, float64=args.float64,
+                  progress=_progress(args))
+    if args.csv:
+        write_csv(table, args.csv)
+    print(_table_json(table, passed=table.attrs["passed"], verdict=table.attrs["verdict"]) if args.json
+          else check_text(table))
+    return 0 if table.attrs["passed"] else 1
+
+
+def _run_heads(args):
+    from .findings.table import heads
+    from .record import refuse_special, write_csv
+    from .terminal.results import heads_text
+    if args.csv:
+        refuse_special(args.csv)
+    table = heads(_model(args), _ids(args), text=_read_text(args), period=args.period, repeats=args.repeats,
+                  n_sequences=args.n_sequences, bos=args.bos, seed=args.seed, protocol=args.protocol,
+                  threshold=args.threshold, progress=_progress(args))
+    if args.csv:
+        write_csv(table, args.csv)
+    print(_table_json(table) if args.json else heads_text(table))
+    return 0
+
+
+def _run_report(args):
+    from .pages.report import report
+    from .record import to_json
+    if args.preset is not None:
+        if (_read_text(args), _ids(args)) != (None, None):
+            raise ArgumentError("give either a text or --preset, not both")
+        from .pages.presets import preset
+        text, ids = preset(args.preset), None
+    else:
+        text, ids = _needed(args)
+    folder = report(_model(args), text, ids=ids, out=args.out, bos=args.bos, check=args.check, period=args.period,
+                    seed=args.seed, progress=_progress(args))
+    print(to_json({"folder": str(folder), "index": str(folder / "index.html")}) if args.json else folder / "index.html")
+    return 0
+
+
+RUN = {"info": _run_info, "trace": _run_trace, "check": _run_check, "heads": _run_heads, "report": _run_report}
