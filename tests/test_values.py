@@ -37,7 +37,7 @@ HALVES = torch.tensor([[[1, 0], [0.5, 0.5]]], dtype=torch.float64)
 
 def test_norms_by_hand():
     v = torch.tensor([[[3, 4], [0, 2]]], dtype=torch.float64)
-    W_O = torch.tensor([[[1, 0, 0], [0, 0, 2]]], dtype=torch.float64)         # (3, 4) writes (3, 0, 8), (0, 2) writes (0, 0, 4)
+    W_O = torch.tensor([[[1, 0, 0], [0, 0, 2]]], dtype=torch.float64)      # (3, 4) writes (3, 0, 8), (0, 2) (0, 0, 4)
     assert value_weighted(HALVES, v, W_O)[0, 1].tolist() == pytest.approx([73**0.5 / 2, 2], abs=1e-15)
     assert value_weighted(HALVES, v, W_O, values=True)[0].tolist() == [[5, 0], [2.5, 1]]
 

@@ -20,8 +20,8 @@ from ..model.tracing import attention_table
 def _refuse_misfits(pattern, v, W_O):
     if pattern.dim() < 3 or v.shape[:-1] != (*pattern.shape[:-2], pattern.shape[-1]) or (
             W_O.shape[:-1] != (pattern.shape[-3], v.shape[-1])):
-        raise ArgumentError(f"pattern {list(pattern.shape)}, v {list(v.shape)} and W_O {list(W_O.shape)} do not fit; expected "
-                            "[head, query, key], [head, key, d_head] and [head, d_head, d_model]")
+        raise ArgumentError(f"pattern {list(pattern.shape)}, v {list(v.shape)} and W_O {list(W_O.shape)} do not fit; "
+                            "expected [head, query, key], [head, key, d_head] and [head, d_head, d_model]")
 
 
 def value_weighted(pattern, v, W_O, *, values=False):
@@ -61,14 +61,14 @@ def additive_shares(pattern, v, W_O):
 def value_table(pattern, v, W_O):
     """Every cell at or below the diagonal as a row (layer, head, query, key, weight, value_weighted, share): a DataFrame.
 
-    pattern: [layer, head, query, key]; v: [layer, head, pos, d_head]; W_O: one [head, d_head, d_model] for each layer. Numbers
-    have the shortest decimals that read back as the same number of the pattern's dtype. Where the head writes nothing the
-    share is NaN.
+    pattern: [layer, head, query, key]; v: [layer, head, pos, d_head]; W_O: one [head, d_head, d_model] for each layer.
+    Numbers have the shortest decimals that read back as the same number of the pattern's dtype. Where the head writes
+    nothing the share is NaN.
 
     Raises ArgumentError when shapes, or the numbers of layers, do not fit.
     """
     if not len(pattern) == len(v) == len(W_O):
-        raise ArgumentError(f"pattern, v and W_O are of {len(pattern)}, {len(v)} and {len(W_O)} layers; expected as many of each")
+        raise ArgumentError(f"pattern, v and W_O have {len(pattern)}, {len(v)} and {len(W_O)} layers; expected as many each")
     layers = list(zip(pattern, v, W_O, strict=True))
     table = attention_table(pattern)
     # The same cells in the same order, so that one function decides how numbers become text.
