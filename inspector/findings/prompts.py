@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..errors import ArgumentError
+from .protocols import PROTOCOLS
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,12 @@ def drawable_ids(model, low=0, high=None):
         raise ArgumentError(f"ids from {low} to {high} asked for; the vocabulary has {model.config.vocab_size}")
     special = special_ids(model)
     return torch.tensor([i for i in range(low, high) if i not in special], dtype=torch.int64)
+
+
+def longest_period(model, bos=False, repeats=2, most=PROTOCOLS["stripe"].period):
+    """50, or as much as a small model has positions and ids for. Whoever uses it names it beside the result."""
+    n = min(model.config.n_positions - bos, len(drawable_ids(model)))
+    return max(2, min(most, n // repeats))
 
 
 def symbols(period, repeats, bos):

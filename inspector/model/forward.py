@@ -66,6 +66,15 @@ def mlp(x, block, activation):
     return torch.addmm(block.b_out, hidden, block.W_out).view(x.shape)                       # [pos, d_model]
 
 
+def qkv(model, index, resid, parts=3):
+    """q, k and v of layer `index` from the residual stream it reads; parts=2: q and k alone. [head, pos, d_head] each."""
+    config, block = model.config, model.weights.blocks[index]
+    width = parts * config.n_head * config.d_head
+    x = layer_norm(resid, block.ln_1_weight, block.ln_1_bias, config.layer_norm_epsilon)     # [pos, d_model]
+    joined = project(x, block.W_QKV[:, :width], block.b_QKV[:width], parts * config.n_head)  # [parts * head, pos, d_head]
+    return joined.tensor_split(parts, dim=-3)
+
+
 @torch.no_grad()
 def layers(model, resid, *, start=0, stop=None, kernel=grid, edits=MappingProxyType({}), finish=True):
     """Run layers `start` to `stop` (not included; None = to the end) on a residual stream, one frozen `Layer` at a time.
@@ -80,18 +89,14 @@ def layers(model, resid, *, start=0, stop=None, kernel=grid, edits=MappingProxyT
     unreachable = sorted(layer for layer in edits if not start <= layer < stop)
     if unreachable:
         raise ArgumentError(f"edits for layer(s) {unreachable}, which are not among the layers {start} to {stop - 1} run")
-    width = config.n_head * config.d_head
     for index in range(start, stop):
         block, edit = model.weights.blocks[index], edits.get(index, UNTOUCHED)
-        x = layer_norm(resid, block.ln_1_weight, block.ln_1_bias, config.layer_norm_epsilon)  # [pos, d_model]
         if not finish and index == stop - 1:
-            qk = project(x, block.W_QKV[:, :2 * width], block.b_QKV[:2 * width], 2 * config.n_head)
-            q, k = qk.tensor_split(2, dim=-3)
+            q, k = qkv(model, index, resid, parts=2)
             _, kept = kernel(q, k, None, config.scale(index), edit)
             yield Layer(index, resid, q, k, None, kept, None, None, None)
             return
-        qkv = project(x, block.W_QKV, block.b_QKV, 3 * config.n_head)                        # [3 * head, pos, d_head]
-        q, k, v = qkv.tensor_split(3, dim=-3)                                                # [head, pos, d_head]
+        q, k, v = qkv(model, index, resid)                                                   # [head, pos, d_head]
         z, kept = kernel(q, k, v, config.scale(index), edit)
         mid = resid + attention_output(z, block.W_O, block.b_O)                              # [pos, d_model]
         y = layer_norm(mid, block.ln_2_weight, block.ln_2_bias, config.layer_norm_epsilon)   # [pos, d_model]

@@ -6,16 +6,13 @@ from pathlib import Path
 
 from .. import __version__, checks, record
 from ..checkpoint import tokens
-from ..findings.prompts import drawable_ids
-from ..findings.protocols import PROTOCOLS
+from ..findings.prompts import longest_period
 from ..findings.table import heads
 from ..model.tracing import ATTENTION_TOKENS, attention_table, trace
 from . import figures, presets, tables, words
 from .html import page_name
 from .index import index_page
 from .layer import layer_page
-
-STRIPE = PROTOCOLS["stripe"]
 
 
 def report(model, text=None, *, ids=None, out="reports/report", bos=False, check=True, period=None, seed=0, progress=None):
@@ -49,11 +46,6 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
         write_pages(folder, traced, token_table, repeats, on_text, proof, weights, shared, text, progress)
         record.write_text(folder / "run.json", record.to_json(run) + "\n")
     return Path(out).expanduser()
-
-
-def longest_period(model, bos):
-    """50, or as much as a small model has positions and ids for. The pages and run.json name it."""
-    return max(2, min(STRIPE.period, (model.config.n_positions - bos) // 2, len(drawable_ids(model)) // 2))
 
 
 def facts(model, traced, text, token_table):
