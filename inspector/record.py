@@ -75,10 +75,13 @@ def to_json(data, indent=2):
 
 def to_csv(table, file):
     """A DataFrame as CSV: text quoted, numbers not, non-finite an empty cell. Read it with keep_default_na=False."""
+    import pandas as pd
     clean = table.copy(deep=False)
     for name in table.columns:
         if table[name].dtype == object:
-            clean[name] = table[name].map(lambda v: "; ".join(map(str, v)) if isinstance(v, list | tuple) else v)
+            # As objects again: whole numbers beside an empty cell would else become floats.
+            cells = ["; ".join(map(str, v)) if isinstance(v, list | tuple) else v for v in table[name]]
+            clean[name] = pd.Series(cells, index=table.index, dtype=object)
         elif table[name].dtype.kind == "f":
             clean[name] = table[name].where(table[name].abs() != math.inf)
     clean.to_csv(file, index=False, quoting=csv.QUOTE_NONNUMERIC, encoding="utf-8", errors="backslashreplace",

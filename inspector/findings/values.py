@@ -1,7 +1,7 @@
 """What a weight brings: patterns weighted by the size of what is written, and the share that each key has in it.
 
 A weight A[i, j] says how much a head looks from i at j; what it then writes is A[i, j] v_j W_O. A large weight on a small
-value brings little (Kobayashi et al. 2020, "Attention is Not Only a Weight", section 3; Elhage et al. 2021 weight by
+value brings little (Kobayashi et al. 2020, "Attention is Not Only a Weight"; Elhage et al. 2021 weight by
 ||v_j||). Norms do not add up: keys may write in opposite directions. The signed share of the head's output o_i does:
 
     value_weighted    A[i, j] ||v_j W_O||                         0 or above, no upper limit; own scale for each model
