@@ -44,8 +44,16 @@ def drawable_ids(model, low=0, high=None):
     return torch.tensor([i for i in range(low, high) if i not in special], dtype=torch.int64)
 
 
+def refuse_counts(**counts):
+    """Raise ArgumentError unless each value is a whole number of at least its bound: name=(value, at least)."""
+    for name, (value, least) in counts.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ArgumentError(f"{name} is {value!r}; expected a whole number of at least {least}")
+
+
 def longest_period(model, bos=False, repeats=2, most=PROTOCOLS["stripe"].period):
     """50, or as much as a small model has positions and ids for. Whoever uses it names it beside the result."""
+    refuse_counts(repeats=(repeats, 2))
     n = min(model.config.n_positions - bos, len(drawable_ids(model)))
     return max(2, min(most, n // repeats))
 
@@ -87,9 +95,7 @@ def draw(model, *, period, repeats=2, n_sequences=16, bos=False, seed=0, low=0, 
     `distinct` draws without replacement (else a block may hold an id twice, as some published protocols do; controls
     are distinct all the same). Raises ArgumentError for lengths that do not fit the model or the vocabulary.
     """
-    for name, value, least in (("period", period, 2), ("repeats", repeats, 2), ("n_sequences", n_sequences, 1)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ArgumentError(f"{name} is {value!r}; expected a whole number of at least {least}")
+    refuse_counts(period=(period, 2), repeats=(repeats, 2), n_sequences=(n_sequences, 1))
     n, pool = period * repeats, drawable_ids(model, low, high)
     longest = min(model.config.n_positions - bos, len(pool)) // repeats
     if period > longest:

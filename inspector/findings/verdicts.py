@@ -17,6 +17,13 @@ LEVEL = 0.01
 THRESHOLD = 0.4
 
 
+def mean_se(values):
+    """(mean, standard error) over the first axis, the sequences: [sequence, ...] -> two arrays [...]. One alone: NaN."""
+    values = np.asarray(values, dtype=np.float64)
+    n = len(values)
+    return values.mean(0), values.std(0, ddof=1) / n**0.5 if n > 1 else np.full(values.shape[1:], np.nan)
+
+
 def p_value(mean, se, n, control, control_se, control_n):
     """One-sided p of mean > control; arrays of any shape. With one sequence (no spread) nothing is ever shown: p = 1.
 
