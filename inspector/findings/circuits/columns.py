@@ -1,0 +1,59 @@
+"""The columns of `circuits` that one layer's heads fill, each [head]."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import positions
+from .eigen import core_eigenvalues, norm, ratio_of, reduced, symmetric_share
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Joins:
+    """The [d_model, d_model] matrices that join the ends of the big products; see `eigen`."""
+
+    same: Any                     # the identity: the residual basis
+    embed: Any                    # W_E^T W_E: the query's token against the key's
+    write: Any                    # W_U W_E: the token written against the token read
+    effective: Any                # as `embed`, of the effective embedding
+    write_effective: Any          # as `write`
+
+
+def joins_of(weights, effective):
+    """The Joins of FoldedWeights and an effective embedding [vocab, d_model]."""
+    W_E, W_U = weights.W_E, weights.W_U
+    return Joins(torch.eye(W_E.shape[1], dtype=W_E.dtype), W_E.mT @ W_E, W_U @ W_E, effective.mT @ effective,
+                 W_U @ effective)
+
+
+def _nothing(W):
+    return W.new_full(W.shape[:1], torch.nan)
+
+
+def copying(W_V, W_O, joins, layer):
+    """{column: [head]} of OV. The effective embedding is what layers from 1 on read; in layer 0 it is NaN."""
+    return {"ov_copying": ratio_of(W_V, W_O, joins.same),
+            "ov_copying_vocab": ratio_of(W_V, W_O, joins.write),
+            "ov_copying_effective": ratio_of(W_V, W_O, joins.write_effective) if layer else _nothing(W_V),
+            "ov_positive": (core_eigenvalues(W_V, W_O, joins.same).real > 0).double().mean(-1),
+            "ov_norm": norm(reduced(W_V, W_O))}
+
+
+def matching(W_Q, W_K, joins, earlier, layer):
+    """{column: [head]} of QK. earlier: [d_model, d_model], the earlier layers' OV, each head's times its weight."""
+    W_KT = W_K.mT
+    return {"qk_matching": ratio_of(W_Q, W_KT, joins.embed),
+            "qk_matching_effective": ratio_of(W_Q, W_KT, joins.effective) if layer else _nothing(W_Q),
+            "qk_matching_composed": ratio_of(W_Q, W_KT, earlier.mT @ joins.embed) if layer else _nothing(W_Q),
+            "qk_symmetric": symmetric_share(W_Q, W_K),
+            "qk_norm": norm(reduced(W_Q, W_KT))}
+
+
+def positional(W_Q, W_K, W_pos, divided_by, scale):
+    """{column: [head]} of what position embeddings alone attend to. divided_by: [pos], `positions.layer_norm_scale`."""
+    scores = positions.positional_scores(W_pos, W_Q, W_K)                                    # [head, query, key]
+    profile = positions.profile(scores)                                                      # [head, offset]
+    return {"positional_offset": positions.highest_offset(profile),
+            "positional_z": positions.standing_out(profile),
+            "positional_previous": positions.previous_share(scores * (scale / divided_by[:, None] / divided_by))}

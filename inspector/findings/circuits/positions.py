@@ -1,0 +1,53 @@
+"""What position embeddings alone would attend to: the sign of a previous-token head in its weights.
+
+W_pos W_QK W_pos^T is a score for every pair of positions. A head that looks one back by position has its highest diagonal
+at offset 1. The profile is the mean of each diagonal i - j = 0, 1, ..., n/2 - 1 over the *same* rows i >= n/2: so every
+offset has as many cells, no edge takes part, and what shifts whole rows of scores shifts all offsets alike.
+"""
+
+import torch
+
+
+def positional_scores(W_pos, W_Q, W_K):
+    """q . k of the position embeddings, unscaled: [head, query, key]. W_pos: [pos, d_model], W_Q, W_K: [head, d_model, d_head]."""
+    return (W_pos @ W_Q) @ (W_pos @ W_K).mT
+
+
+def profile(scores):
+    """Mean score of each offset 0 .. n//2 - 1 over the rows n//2 .. n-1: [head, offset]. scores: [head, query, key]."""
+    n = scores.shape[-1]
+    rows, offsets = torch.arange(n // 2, n), torch.arange(n // 2)
+    return scores[:, rows[:, None], rows[:, None] - offsets].mean(1)
+
+
+def highest_offset(profile):
+    """The offset with the highest mean score, [head]; NaN where there is no offset at all (a single position)."""
+    return profile.argmax(-1) if profile.shape[-1] else profile.new_full(profile.shape[:1], torch.nan)
+
+
+def standing_out(profile):
+    """How many standard deviations of the other offsets offset 1 lies above their mean: [head]; NaN below 4 offsets."""
+    if profile.shape[-1] < 4:
+        return profile.new_full(profile.shape[:1], torch.nan)
+    others = torch.cat([profile[:, :1], profile[:, 2:]], dim=1)
+    return (profile[:, 1] - others.mean(1)) / others.std(1)
+
+
+def layer_norm_scale(W_E, W_pos, epsilon):
+    """The std that layer 0's LayerNorm would divide by at each position, tokens drawn evenly: [pos].
+
+    Root of the mean over tokens of |W_E[t] + W_pos[i]|^2 / d_model + epsilon, of folded (centred) embeddings.
+    """
+    square = W_E.square().sum(-1).mean() + 2 * W_pos @ W_E.mean(0) + W_pos.square().sum(-1)
+    return (square / W_E.shape[1] + epsilon).sqrt()
+
+
+def previous_share(scores):
+    """Mean over queries 1..n-1 of the softmax's weight on the key before, [head]: what `previous_token` would be.
+
+    scores: [head, query, key], scaled. NaN for a single position.
+    """
+    n = scores.shape[-1]
+    future = torch.ones(n, n, dtype=torch.bool).triu(1)
+    pattern = torch.softmax(scores.masked_fill(future, -torch.inf), dim=-1)
+    return pattern.diagonal(-1, dim1=-2, dim2=-1).mean(-1)

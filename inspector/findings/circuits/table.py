@@ -1,0 +1,157 @@
+"""`circuits`: what every head's weights say, as tables."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+
+from ...checkpoint import tokens
+from ...errors import ArgumentError
+from ...record import run_record
+from ..prompts import generator_of, longest_period
+from ..table import heads as measured_heads
+from .columns import copying, joins_of, matching, positional
+from .composition import KINDS, baseline, compositions, ends, matching_through
+from .directions import leading, spectrum, svd
+from .folding import effective_embedding, folded
+from .positions import layer_norm_scale
+
+N_SEQUENCES = 4        # for the previous-token weights: each score is a mean over a hundred queries already
+PAIR = ["layer_from", "head_from", "layer", "head"]
+
+
+@dataclass(frozen=True, repr=False)
+class Circuits:
+    """What the weights say. Ratios: `eigen.eigenvalue_ratio`, -1 to 1, about 0 for random matrices, NaN where it is of nothing.
+
+    heads: a row a head; layer, head, then
+      ov_copying             ratio of W_V W_O, in the residual basis
+      ov_copying_vocab       ratio of W_E W_V W_O W_U: does a token raise its own logit
+      ov_copying_effective   the same with the effective embedding in place of W_E; NaN in layer 0
+      ov_positive            share of the eigenvalues of W_V W_O with a positive real part
+      ov_norm, qk_norm       Frobenius norms of W_V W_O and of W_Q W_K^T (without 1 / sqrt(d_head))
+      qk_matching            ratio of W_E W_QK W_E^T: do equal tokens match (duplicate-token heads)
+      qk_matching_effective  the same with the effective embedding; NaN in layer 0
+      qk_matching_composed   ratio of W_E W_QK (W_E M)^T, M the sum of all earlier heads' OV, each times its `previous`: does a
+                             token match the one before the key (Olsson et al. 2022, QK-eigenvalue); NaN in layer 0
+      qk_symmetric           ||(W + W^T) / 2||^2 / ||W||^2 of W = W_QK, 1/2 for random factors
+      positional_offset      the offset at which position embeddings alone score highest (`positions.py`)
+      positional_z           by how many standard deviations of the other offsets offset 1 stands above their mean
+      positional_previous    what `previous_token` would be if the stream held positions alone, at the size that layer 0's
+                             LayerNorm gives them; later layers read a larger stream with more in it
+    pairs: a row a pair of heads, the first in an earlier layer; layer_from, head_from, layer, head, then for q, k and v
+      K_composition (`composition.py`), K_composition_excess (minus the baseline's mean), K_composition_high (above its
+      99th percentile); and matching, the ratio of qk_matching_composed with M the OV of that head alone, wherever it looks.
+    directions: layer, head, rank, singular_value, share (of ||W_V W_O||^2), reads, writes, reads_opposite, writes_opposite:
+      labels of the tokens that lie furthest out, furthest first (`directions.py`).
+    spectra: layer, head, circuit ("ov" or "qk"), rank, singular_value: all of them.
+    baseline: kind (q, k, v), mean, spread, p99, samples: the composition of random heads.
+
+    `ov_copying` does not tell copying from suppressing: GPT-2 small's 11.10 reads 0.996 there, and lowers the logits of what
+    it attends to. Biases are outside all of this. A head's scale (1 / sqrt(d_head), over the layer's number where the config
+    says so) is positive and changes no ratio; of all columns positional_previous alone has it.
+    """
+
+    heads: pd.DataFrame
+    pairs: pd.DataFrame
+    directions: pd.DataFrame
+    spectra: pd.DataFrame
+    baseline: pd.DataFrame
+    run: dict                     # the run record
+
+    def __repr__(self):
+        return f"Circuits({len(self.heads)} heads, {len(self.pairs)} pairs)"
+
+
+def previous_scores(model, seed):
+    """[layer, head] previous-token scores, measured on a few repeated sequences of the longest period that fits."""
+    found = measured_heads(model, period=longest_period(model), n_sequences=N_SEQUENCES, seed=seed)["previous_token"]
+    return torch.tensor(found.to_numpy()).unflatten(0, (model.config.n_layer, -1))
+
+
+def given_scores(model, previous):
+    """`previous` as [layer, head], float64. Raises ArgumentError where it has another shape or is not finite."""
+    expected = f"expected a finite number for each [layer, head], {[model.config.n_layer, model.config.n_head]}"
+    try:
+        found = torch.as_tensor(previous, dtype=torch.float64).cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError(f"previous is a {type(previous).__name__} that holds other things than numbers; {expected}"
+                            ) from error
+    if found.shape != (model.config.n_layer, model.config.n_head) or not torch.isfinite(found).all():
+        raise ArgumentError(f"previous has the shape {list(found.shape)}, {int((~torch.isfinite(found)).sum())} not finite; "
+                            + expected)
+    return found
+
+
+def framed(places, columns):
+    """A DataFrame of a grid: `places` {name: its places} along each axis, then each column's [*axes] values flattened."""
+    index = pd.MultiIndex.from_product(list(places.values()), names=list(places)).to_frame(index=False)
+    return index.assign(**{name: values.flatten().numpy() for name, values in columns.items()})
+
+
+def pair_columns(w, first, second, all_ends, embed, level):
+    """{column: [from, to]} of the pairs of two layers' heads. level: the baseline, indexed by kind."""
+    found = {}
+    for kind, value in compositions(all_ends[first], all_ends[second]).items():
+        found |= {f"{kind}_composition": value, f"{kind}_composition_excess": value - level["mean"][kind],
+                  f"{kind}_composition_high": value > level["p99"][kind]}
+    return {**found, "matching": matching_through(w.W_V[first], w.W_O[first], w.W_Q[second], w.W_K[second], embed)}
+
+
+def one_by_one(model):
+    """id -> label of that token alone."""
+    return lambda i: tokens.labels(model, [i])[0]
+
+
+@torch.no_grad()
+def circuits(model, *, fold=True, previous=None, samples=200, n_directions=3, n_tokens=8, seed=0, progress=None):
+    """What every head's weights say: `Circuits`, whose docstring holds the columns.
+
+    fold: LayerNorm folded into the matrices (`folding.py`); False takes them as they stand. previous: [layer, head], how
+    much each head counts as a previous-token head in qk_matching_composed; None measures it. samples: random pairs of heads
+    in the baseline, from `seed`. n_directions, n_tokens: of each head's OV at most so many, with so many tokens. progress
+    wraps the layers.
+
+    Texts are run only to measure `previous`, and each token alone through layer 0 for the effective embedding. Everything
+    else is linear algebra of the weights, in float64 on the CPU. Raises ArgumentError.
+    """
+    for name, value, least in (("samples", samples, 2), ("n_directions", n_directions, 1), ("n_tokens", n_tokens, 1)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ArgumentError(f"{name} is {value!r}; expected a whole number of at least {least}")
+    config, random = model.config, baseline(model.config.d_model, model.config.d_head, samples, generator_of(seed))
+    if previous is not None:
+        scores = given_scores(model, previous)
+    elif config.n_layer > 1:
+        scores = previous_scores(model, seed)
+    else:
+        scores = torch.zeros(1, config.n_head, dtype=torch.float64)       # nobody reads what the last layer writes
+    w = folded(model, fold)
+    joins = joins_of(w, effective_embedding(model, fold))
+    divided_by = layer_norm_scale(w.W_E, w.W_pos, config.layer_norm_epsilon)
+    level, every, label = random.set_index("kind"), range(config.n_head), one_by_one(model)
+    earlier, all_ends = torch.zeros_like(joins.same), []
+    heads, pairs, directions, spectra = [], [], [], []
+    for layer in progress(range(config.n_layer)) if progress is not None else range(config.n_layer):
+        W_Q, W_K, W_V, W_O = w.W_Q[layer], w.W_K[layer], w.W_V[layer], w.W_O[layer]
+        all_ends.append(ends(W_Q, W_K, W_V, W_O))
+        heads.append(framed({"layer": [layer], "head": every}, {
+            **copying(W_V, W_O, joins, layer), **matching(W_Q, W_K, joins, earlier, layer),
+            **positional(W_Q, W_K, w.W_pos, divided_by, config.scale(layer))}))
+        pairs += [framed(dict(zip(PAIR, ([first], every, [layer], every), strict=True)),
+                         pair_columns(w, first, layer, all_ends, joins.embed, level)) for first in range(layer)]
+        ov, qk = svd(W_V, W_O), svd(W_Q, W_K.mT)
+        directions += leading(layer, ov, w.W_E, w.W_U, n_directions, n_tokens, label)
+        spectra += spectrum(layer, "ov", ov[1]) + spectrum(layer, "qk", qk[1])
+        earlier += torch.einsum("h,hde,hef->df", scores[layer], W_V, W_O)
+    run = run_record(model, "circuits", fold=fold, previous=scores, previous_measured=previous is None, samples=samples,
+                     n_directions=n_directions, n_tokens=n_tokens, seed=seed)
+    return Circuits(pd.concat(heads, ignore_index=True), all_pairs(pairs), pd.DataFrame(directions), pd.DataFrame(spectra),
+                    random, run)
+
+
+def all_pairs(parts):
+    """The pairs of all layers in one DataFrame, in the order of the first head; the columns stand also where there is none."""
+    if not parts:
+        names = [f"{kind}_composition{end}" for kind in KINDS for end in ("", "_excess", "_high")]
+        return pd.DataFrame(columns=[*PAIR, *names, "matching"])
+    return pd.concat(parts).sort_values(PAIR, ignore_index=True)
