@@ -27,6 +27,12 @@ POSITIONS_AT_ONCE = 8192      # cuts x sequences x positions computed together
 attend = scan(lambda pattern, first_query: {})
 
 
+def refuse_unknown(name, value, known):
+    """Raise ArgumentError unless the value is one of the known ones."""
+    if value not in known:
+        raise ArgumentError(f"{name} is {value!r}; expected one of {', '.join(known)}")
+
+
 def z_of(model, ids):
     """{layer: z [sequence, head, pos, d_head]} of a clean run."""
     return {layer.index: layer.z for layer in layers(model, embed(model, ids), kernel=attend)}
@@ -39,6 +45,23 @@ def mean_z(model, ids):
         for index, z in z_of(model, rows).items():
             total[index] = total.get(index, 0) + z.double().sum(0)
     return {index: (z / len(ids)).to(model.weights.W_E.dtype) for index, z in total.items()}
+
+
+def fills_of(model, reference, fill):
+    """A function from rows (a slice of the sequences) to {layer: what a cut head says there}, as the edits want it.
+
+    "mean": [head, pos, d_head], the same for all rows; "resample": [sequence, head, pos, d_head], that of reference row s
+    (modulo their number) for sequence s; "zero": nothing. Raises ArgumentError for another name.
+    """
+    refuse_unknown("fill", fill, FILLS)
+    mean = mean_z(model, reference) if fill == "mean" else {}
+
+    def fills(rows):
+        if fill == "resample":
+            return z_of(model, reference[torch.arange(rows.start, rows.stop) % len(reference)])
+        return mean
+
+    return fills
 
 
 def clean_run(model, ids, patterns="free"):
@@ -111,9 +134,8 @@ def cut_losses(model, ids, cuts, *, fill="mean", reference=None, patterns="free"
 
     Raises ArgumentError, TextError for fewer than two tokens.
     """
-    for name, value, known in (("fill", fill, FILLS), ("patterns", patterns, PATTERNS)):
-        if value not in known:
-            raise ArgumentError(f"{name} is {value!r}; expected one of {', '.join(known)}")
+    refuse_unknown("fill", fill, FILLS)
+    refuse_unknown("patterns", patterns, PATTERNS)
     count, n = ids.shape
     if n - 1 - first < 1:
         raise TextError(f"{n} tokens leave none to predict after query {first}; give a longer text")
@@ -121,14 +143,7 @@ def cut_losses(model, ids, cuts, *, fill="mean", reference=None, patterns="free"
         shape = None if reference is None else list(reference.shape)
         raise ArgumentError(f"fill {fill!r} needs reference sequences of {n} tokens; got {shape}")
     ids = ids.to(model.device)
-    if fill == "mean":
-        mean = mean_z(model, reference)
-
-    def fills(rows):
-        if fill == "resample":
-            return z_of(model, reference[torch.arange(rows.start, rows.stop) % len(reference)])
-        return mean if fill == "mean" else {}
-
+    fills = fills_of(model, reference, fill)
     sequences = min(count, max(1, at_once // n))
     parts = batches(cuts, model.config.n_layer, max(1, at_once // (n * sequences)))
     work = [(slice(a, min(a + sequences, count)), parts) for a in range(0, count, sequences)]
