@@ -11,23 +11,28 @@ from .eigen import core_eigenvalues, norm, ratio_of, reduced, symmetric_share
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Joins:
-    """The [d_model, d_model] matrices that join the ends of the big products; see `eigen`."""
+    """The [d_model, d_model] matrices that join the ends of the big products; see `eigen`.
+
+    Layer 0 reads W_E; every later layer reads the effective embedding, here F (`folding.effective_embedding`).
+    """
 
     same: Any                     # the identity: the residual basis
-    embed: Any                    # W_E^T W_E: the query's token against the key's
-    write: Any                    # W_U W_E: the token written against the token read
-    effective: Any                # as `embed`, of the effective embedding
-    write_effective: Any          # as `write`
+    write: Any                    # W_U W_E: tokens read from the embedding, and written
+    write_effective: Any          # W_U F
+    match: Any                    # W_E^T W_E: keys' tokens against queries'
+    match_effective: Any          # F^T F
+    match_across: Any             # W_E^T F: keys' tokens as layer 0 reads them against queries' as later layers do
 
 
 def joins_of(weights, effective):
     """The Joins of FoldedWeights and an effective embedding [vocab, d_model]."""
     W_E, W_U = weights.W_E, weights.W_U
-    return Joins(torch.eye(W_E.shape[1], dtype=W_E.dtype), W_E.mT @ W_E, W_U @ W_E, effective.mT @ effective,
-                 W_U @ effective)
+    return Joins(torch.eye(W_E.shape[1], dtype=W_E.dtype), W_U @ W_E, W_U @ effective, W_E.mT @ W_E,
+                 effective.mT @ effective, W_E.mT @ effective)
 
 
-def _nothing(W):
+def nothing(W):
+    """NaN for each head."""
     return W.new_full(W.shape[:1], torch.nan)
 
 
@@ -35,17 +40,18 @@ def copying(W_V, W_O, joins, layer):
     """{column: [head]} of OV. The effective embedding is what layers from 1 on read; in layer 0 it is NaN."""
     return {"ov_copying": ratio_of(W_V, W_O, joins.same),
             "ov_copying_vocab": ratio_of(W_V, W_O, joins.write),
-            "ov_copying_effective": ratio_of(W_V, W_O, joins.write_effective) if layer else _nothing(W_V),
+            "ov_copying_effective": ratio_of(W_V, W_O, joins.write_effective) if layer else nothing(W_V),
             "ov_positive": (core_eigenvalues(W_V, W_O, joins.same).real > 0).double().mean(-1),
             "ov_norm": norm(reduced(W_V, W_O))}
 
 
-def matching(W_Q, W_K, joins, earlier, layer):
-    """{column: [head]} of QK. earlier: [d_model, d_model], the earlier layers' OV, each head's times its weight."""
+def matching(W_Q, W_K, joins, composed, layer):
+    """{column: [head]} of QK. composed: (join, effective join), both [d_model, d_model], through the earlier heads."""
     W_KT = W_K.mT
-    return {"qk_matching": ratio_of(W_Q, W_KT, joins.embed),
-            "qk_matching_effective": ratio_of(W_Q, W_KT, joins.effective) if layer else _nothing(W_Q),
-            "qk_matching_composed": ratio_of(W_Q, W_KT, earlier.mT @ joins.embed) if layer else _nothing(W_Q),
+    later = {"qk_matching_effective": joins.match_effective, "qk_matching_composed": composed[0],
+             "qk_matching_composed_effective": composed[1]}
+    return {"qk_matching": ratio_of(W_Q, W_KT, joins.match),
+            **{name: ratio_of(W_Q, W_KT, join) if layer else nothing(W_Q) for name, join in later.items()},
             "qk_symmetric": symmetric_share(W_Q, W_K),
             "qk_norm": norm(reduced(W_Q, W_KT))}
 

@@ -9,7 +9,7 @@ import torch
 
 
 def positional_scores(W_pos, W_Q, W_K):
-    """q . k of the position embeddings, unscaled: [head, query, key]. W_pos: [pos, d_model], W_Q, W_K: [head, d_model, d_head]."""
+    """q . k of the position embeddings, unscaled: [head, query, key]. W_Q, W_K: [head, d_model, d_head]."""
     return (W_pos @ W_Q) @ (W_pos @ W_K).mT
 
 
@@ -20,17 +20,23 @@ def profile(scores):
     return scores[:, rows[:, None], rows[:, None] - offsets].mean(1)
 
 
+def flat(profile):
+    """Where all offsets score alike up to rounding, or there are fewer than 4 of them: nothing stands out. [head]."""
+    if profile.shape[-1] < 4:
+        return torch.ones(profile.shape[:-1], dtype=torch.bool)
+    return profile.std(-1) <= 1e-9 * profile.abs().amax(-1)
+
+
 def highest_offset(profile):
-    """The offset with the highest mean score, [head]; NaN where there is no offset at all (a single position)."""
-    return profile.argmax(-1) if profile.shape[-1] else profile.new_full(profile.shape[:1], torch.nan)
+    """The offset with the highest mean score, [head]; NaN where the profile is `flat`."""
+    found = profile.argmax(-1).double() if profile.shape[-1] else torch.nan
+    return torch.where(flat(profile), torch.nan, found)
 
 
 def standing_out(profile):
-    """How many standard deviations of the other offsets offset 1 lies above their mean: [head]; NaN below 4 offsets."""
-    if profile.shape[-1] < 4:
-        return profile.new_full(profile.shape[:1], torch.nan)
+    """How many standard deviations of the other offsets offset 1 lies above their mean, [head]; NaN where it is `flat`."""
     others = torch.cat([profile[:, :1], profile[:, 2:]], dim=1)
-    return (profile[:, 1] - others.mean(1)) / others.std(1)
+    return torch.where(flat(profile), torch.nan, (profile[:, 1:2].sum(1) - others.mean(1)) / others.std(1))
 
 
 def layer_norm_scale(W_E, W_pos, epsilon):

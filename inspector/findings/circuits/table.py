@@ -22,34 +22,43 @@ PAIR = ["layer_from", "head_from", "layer", "head"]
 
 @dataclass(frozen=True, repr=False)
 class Circuits:
-    """What the weights say. Ratios: `eigen.eigenvalue_ratio`, -1 to 1, about 0 for random matrices, NaN where it is of nothing.
+    """What the weights say, a DataFrame for each thing that has rows.
+
+    A ratio is `eigen.eigenvalue_ratio`: from -1 to 1, about 0 for random matrices, NaN where there is nothing to take it of.
+    *Effective*: where a head of a later layer reads a token, the effective embedding (`folding.py`) stands for W_E.
 
     heads: a row a head; layer, head, then
       ov_copying             ratio of W_V W_O, in the residual basis
       ov_copying_vocab       ratio of W_E W_V W_O W_U: does a token raise its own logit
-      ov_copying_effective   the same with the effective embedding in place of W_E; NaN in layer 0
+      ov_copying_effective   the same, effective; NaN in layer 0
       ov_positive            share of the eigenvalues of W_V W_O with a positive real part
-      ov_norm, qk_norm       Frobenius norms of W_V W_O and of W_Q W_K^T (without 1 / sqrt(d_head))
+      ov_norm                ||W_V W_O||, Frobenius
       qk_matching            ratio of W_E W_QK W_E^T: do equal tokens match (duplicate-token heads)
-      qk_matching_effective  the same with the effective embedding; NaN in layer 0
-      qk_matching_composed   ratio of W_E W_QK (W_E M)^T, M the sum of all earlier heads' OV, each times its `previous`: does a
-                             token match the one before the key (Olsson et al. 2022, QK-eigenvalue); NaN in layer 0
+      qk_matching_effective  the same, effective; NaN in layer 0
+      qk_matching_composed   ratio of W_E W_QK (W_E M)^T, M the sum of all earlier heads' OV, each times its `previous`:
+                             does a token match the one before the key (induction heads; Olsson et al. 2022, appendix,
+                             QK-eigenvalue measure); NaN in layer 0
+      qk_matching_composed_effective   the same, effective: the query's token, and the key's behind heads of layer 1 on
       qk_symmetric           ||(W + W^T) / 2||^2 / ||W||^2 of W = W_QK, 1/2 for random factors
+      qk_norm                ||W_QK||, Frobenius, without 1 / sqrt(d_head)
       positional_offset      the offset at which position embeddings alone score highest (`positions.py`)
       positional_z           by how many standard deviations of the other offsets offset 1 stands above their mean
       positional_previous    what `previous_token` would be if the stream held positions alone, at the size that layer 0's
                              LayerNorm gives them; later layers read a larger stream with more in it
     pairs: a row a pair of heads, the first in an earlier layer; layer_from, head_from, layer, head, then for q, k and v
       K_composition (`composition.py`), K_composition_excess (minus the baseline's mean), K_composition_high (above its
-      99th percentile); and matching, the ratio of qk_matching_composed with M the OV of that head alone, wherever it looks.
+      99th percentile); matching and matching_effective, as qk_matching_composed with M the OV of that one head, wherever it
+      looks.
     directions: layer, head, rank, singular_value, share (of ||W_V W_O||^2), reads, writes, reads_opposite, writes_opposite:
       labels of the tokens that lie furthest out, furthest first (`directions.py`).
     spectra: layer, head, circuit ("ov" or "qk"), rank, singular_value: all of them.
     baseline: kind (q, k, v), mean, spread, p99, samples: the composition of random heads.
 
     `ov_copying` does not tell copying from suppressing: GPT-2 small's 11.10 reads 0.996 there, and lowers the logits of what
-    it attends to. Biases are outside all of this. A head's scale (1 / sqrt(d_head), over the layer's number where the config
-    says so) is positive and changes no ratio; of all columns positional_previous alone has it.
+    it attends to. Alone, a token is all that its layer-0 heads can see: a previous-token head of layer 0 moves the token
+    itself, so an induction head may read high in qk_matching_effective. Biases are outside all of this. A head's scale
+    (1 / sqrt(d_head), over the layer's number where the config says so) is positive and changes no ratio; of all columns
+    positional_previous alone has it.
     """
 
     heads: pd.DataFrame
@@ -65,7 +74,10 @@ class Circuits:
 
 def previous_scores(model, seed):
     """[layer, head] previous-token scores, measured on a few repeated sequences of the longest period that fits."""
-    found = measured_heads(model, period=longest_period(model), n_sequences=N_SEQUENCES, seed=seed)["previous_token"]
+    try:
+        found = measured_heads(model, period=longest_period(model), n_sequences=N_SEQUENCES, seed=seed)["previous_token"]
+    except ArgumentError as error:
+        raise ArgumentError(f"previous-token scores cannot be measured: {error}; give previous, a number a head") from error
     return torch.tensor(found.to_numpy()).unflatten(0, (model.config.n_layer, -1))
 
 
@@ -89,18 +101,30 @@ def framed(places, columns):
     return index.assign(**{name: values.flatten().numpy() for name, values in columns.items()})
 
 
-def pair_columns(w, first, second, all_ends, embed, level):
-    """{column: [from, to]} of the pairs of two layers' heads. level: the baseline, indexed by kind."""
+def pairs_of(w, first, second, all_ends, joins, level):
+    """The rows of all pairs of two layers' heads. level: the baseline, indexed by kind."""
     found = {}
     for kind, value in compositions(all_ends[first], all_ends[second]).items():
         found |= {f"{kind}_composition": value, f"{kind}_composition_excess": value - level["mean"][kind],
                   f"{kind}_composition_high": value > level["p99"][kind]}
-    return {**found, "matching": matching_through(w.W_V[first], w.W_O[first], w.W_Q[second], w.W_K[second], embed)}
+    factors = w.W_V[first], w.W_O[first], w.W_Q[second], w.W_K[second]
+    found |= {"matching": matching_through(*factors, joins.match),
+              "matching_effective": matching_through(*factors, key_join(joins, first))}
+    every = range(w.W_Q.shape[1])
+    return framed(dict(zip(PAIR, ([first], every, [second], every), strict=True)), found)
 
 
-def one_by_one(model):
-    """id -> label of that token alone."""
-    return lambda i: tokens.labels(model, [i])[0]
+def key_join(joins, layer):
+    """What joins a key's token, as a head of `layer` reads it, to the query's token, as any later layer reads that."""
+    return joins.match_effective if layer else joins.match_across
+
+
+def all_pairs(parts):
+    """The pairs of all layers, ordered by the earlier head. Where there is none the columns stand all the same."""
+    if not parts:
+        names = [f"{kind}_composition{end}" for kind in KINDS for end in ("", "_excess", "_high")]
+        return pd.DataFrame(columns=[*PAIR, *names, "matching", "matching_effective"])
+    return pd.concat(parts).sort_values(PAIR, ignore_index=True)
 
 
 @torch.no_grad()
@@ -109,8 +133,8 @@ def circuits(model, *, fold=True, previous=None, samples=200, n_directions=3, n_
 
     fold: LayerNorm folded into the matrices (`folding.py`); False takes them as they stand. previous: [layer, head], how
     much each head counts as a previous-token head in qk_matching_composed; None measures it. samples: random pairs of heads
-    in the baseline, from `seed`. n_directions, n_tokens: of each head's OV at most so many, with so many tokens. progress
-    wraps the layers.
+    in the baseline, from `seed`. n_directions, n_tokens: of each head's OV at most so many, with at most so many tokens.
+    progress wraps the layers.
 
     Texts are run only to measure `previous`, and each token alone through layer 0 for the effective embedding. Everything
     else is linear algebra of the weights, in float64 on the CPU. Raises ArgumentError.
@@ -128,30 +152,22 @@ def circuits(model, *, fold=True, previous=None, samples=200, n_directions=3, n_
     w = folded(model, fold)
     joins = joins_of(w, effective_embedding(model, fold))
     divided_by = layer_norm_scale(w.W_E, w.W_pos, config.layer_norm_epsilon)
-    level, every, label = random.set_index("kind"), range(config.n_head), one_by_one(model)
-    earlier, all_ends = torch.zeros_like(joins.same), []
+    level, label = random.set_index("kind"), lambda i: tokens.labels(model, [i])[0]
+    all_ends, composed = [], (torch.zeros_like(joins.same), torch.zeros_like(joins.same))
     heads, pairs, directions, spectra = [], [], [], []
     for layer in progress(range(config.n_layer)) if progress is not None else range(config.n_layer):
         W_Q, W_K, W_V, W_O = w.W_Q[layer], w.W_K[layer], w.W_V[layer], w.W_O[layer]
         all_ends.append(ends(W_Q, W_K, W_V, W_O))
-        heads.append(framed({"layer": [layer], "head": every}, {
-            **copying(W_V, W_O, joins, layer), **matching(W_Q, W_K, joins, earlier, layer),
+        heads.append(framed({"layer": [layer], "head": range(config.n_head)}, {
+            **copying(W_V, W_O, joins, layer), **matching(W_Q, W_K, joins, composed, layer),
             **positional(W_Q, W_K, w.W_pos, divided_by, config.scale(layer))}))
-        pairs += [framed(dict(zip(PAIR, ([first], every, [layer], every), strict=True)),
-                         pair_columns(w, first, layer, all_ends, joins.embed, level)) for first in range(layer)]
+        pairs += [pairs_of(w, first, layer, all_ends, joins, level) for first in range(layer)]
         ov, qk = svd(W_V, W_O), svd(W_Q, W_K.mT)
         directions += leading(layer, ov, w.W_E, w.W_U, n_directions, n_tokens, label)
         spectra += spectrum(layer, "ov", ov[1]) + spectrum(layer, "qk", qk[1])
-        earlier += torch.einsum("h,hde,hef->df", scores[layer], W_V, W_O)
+        moved = torch.einsum("h,hde,hef->fd", scores[layer], W_V, W_O)                       # M^T, [d_model, d_model]
+        composed = composed[0] + moved @ joins.match, composed[1] + moved @ key_join(joins, layer)
     run = run_record(model, "circuits", fold=fold, previous=scores, previous_measured=previous is None, samples=samples,
                      n_directions=n_directions, n_tokens=n_tokens, seed=seed)
     return Circuits(pd.concat(heads, ignore_index=True), all_pairs(pairs), pd.DataFrame(directions), pd.DataFrame(spectra),
                     random, run)
-
-
-def all_pairs(parts):
-    """The pairs of all layers in one DataFrame, in the order of the first head; the columns stand also where there is none."""
-    if not parts:
-        names = [f"{kind}_composition{end}" for kind in KINDS for end in ("", "_excess", "_high")]
-        return pd.DataFrame(columns=[*PAIR, *names, "matching"])
-    return pd.concat(parts).sort_values(PAIR, ignore_index=True)
