@@ -78,7 +78,8 @@ def pages(folder):
 
 # Boxes of what is to be read, by figure: axis labels, numbers in cells, ticks of the colour bar, the parts of a token.
 BOXES = """() => [...document.querySelectorAll('.plot, .bar, .tokens > li, .links, .top')].map(figure =>
-  [...figure.querySelectorAll('.label, .value, .bar span, .tokens .token, .loss span, .tokens small, .links li, .top a')]
+  [...figure.querySelectorAll(
+      '.label, .value, .bar span, .tokens .token, .loss span, .tokens small, .links :is(th, td), .top :is(a, label, p)')]
     .filter(e => e.checkVisibility({visibilityProperty: true}))
     .map(e => [e, e.getBoundingClientRect()]).filter(([e, b]) => b.width > 0 && b.height > 0)
     .map(([e, b]) => ({text: e.textContent, left: b.left, right: b.right, top: b.top, bottom: b.bottom,
@@ -255,9 +256,9 @@ def test_what_is_read_is_not_rounded_to_none_or_to_all(browser, model, tmp_path)
     repeats.loc[[0, 1, 2, 3], "induction"] = [0.99998, 0.00002, 1.0, 0.0]
     folder = write_only_pages(model, ids_of(model, 4), repeats, tmp_path / "pages", pattern)
     with chromium.opened(browser, folder / "layer_00.html") as page:
-        assert page.locator("#grid-L0H0 .value").all_text_contents() == [
+        assert page.locator("#grid-L0H0 .value.for-weights").all_text_contents() == [
             "1", "<.01", ">.99", "<.01", ">.99", "<.01", ".90", "0", ".05", ".05"]
-        assert page.locator("#L0H0 .links b").all_text_contents() == [">0.99", "0.05"]
+        assert page.locator("#L0H0 .links.for-weights td.by").all_text_contents() == [">0.99", "0.05"]
         cells, read = page.locator("#grid-L0H0 .cells"), []
         side = cells.bounding_box()["width"] / 4
         for row, column in ((1, 0), (3, 1), (3, 2)):
@@ -276,14 +277,15 @@ def test_what_is_read_is_not_rounded_to_none_or_to_all(browser, model, tmp_path)
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", [30, "torture"])
 def test_links_are_shown_whole(browser, reports, name, width):
-    """Both labels of every link, their positions and the weight: nothing cut off, nothing behind the weight."""
+    """Both labels of every link, their positions and the numbers: nothing cut off, nothing behind the weight."""
     for path in pages(reports[name])[1:]:
         with chromium.opened(browser, path, width=width) as page:
-            cut, behind, n = page.evaluate("""() => { const links = [...document.querySelectorAll('.links li')];
+            cut, behind, n = page.evaluate("""() => { const rows = [...document.querySelectorAll('.links tbody tr')];
+              const links = rows.filter(e => e.checkVisibility());
               const parts = links.flatMap(e => [e, ...e.querySelectorAll('*')]);
               const box = e => e.getBoundingClientRect();
               const outside = link => [...link.querySelectorAll('.pair *')].some(
-                e => box(e).left < box(link).left || box(e).right > box(link.querySelector('b')).left);
+                e => box(e).left < box(link).left || box(e).right > box(link.querySelector('td')).left);
               return [parts.filter(e => e.scrollWidth > e.clientWidth && getComputedStyle(e).display !== 'inline'
                                         || e.scrollHeight > e.clientHeight && getComputedStyle(e).overflowY !== 'visible')
                            .map(e => e.textContent),
@@ -315,8 +317,8 @@ def test_the_proof_is_in_sight_without_scrolling(browser, reports, width):
 def test_the_ticks_of_the_colour_bar_stand_apart(browser, reports, scale):
     with chromium.opened(browser, reports[5] / "layer_00.html", width=390) as page:
         page.locator(f"#scale-{scale}").check()
-        edges = page.evaluate(f"""() => [...document.querySelectorAll('.bar.{scale} span')].map(e => {{
-          const b = e.getBoundingClientRect(); return [b.left, b.right]; }})""")
+        edges = page.evaluate(f"""() => [...document.querySelectorAll('.bar.{scale} span')]
+          .filter(e => e.checkVisibility()).map(e => {{ const b = e.getBoundingClientRect(); return [b.left, b.right]; }})""")
     assert min(right[0] - left[1] for left, right in itertools.pairwise(edges)) >= 4
 
 
@@ -371,7 +373,7 @@ def test_masked_cells_are_marked(browser, reports):
 def test_pages_work_without_script(browser, reports):
     with chromium.opened(browser, reports[30] / "layer_00.html", java_script_enabled=False) as page:
         assert page.locator(".plot").count() == 12
-        assert page.locator("#grid-L0H0 .cells img").bounding_box()["width"] > 200
+        assert page.locator("#grid-L0H0 .cells img.for-weights").bounding_box()["width"] > 200
 
 
 def test_every_link_leads_somewhere(browser, reports):

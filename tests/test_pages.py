@@ -158,9 +158,14 @@ HAND = torch.tensor([[[1.0, 0.0, 0.0, 0.0, 0.0],
 LABELS = ["The", "·animal", "·was", "·because", "·it"]
 
 
+def links_of(pattern, labels, layer=0, count=10):
+    """The links of a pattern whose values are all of one length."""
+    return tables.link_table(pattern, labels, layer, pattern, pattern, count)
+
+
 def test_links_by_hand():
     """First token and self left out; equal weights in reading order: (2,1) before (4,2), (3,1) before (3,2)."""
-    found = tables.link_table(HAND, LABELS, layer=7, count=4)
+    found = links_of(HAND, LABELS, layer=7, count=4)
     assert found[["layer", "head", "rank", "query", "key", "weight"]].values.tolist() == [
         [7, 0, 1, 2, 1, 0.5], [7, 0, 2, 4, 2, 0.5], [7, 0, 3, 3, 1, 0.25], [7, 0, 4, 3, 2, 0.25]]
     assert found["words"].tolist() == ['"was" -> "animal" 0.50', '"it" -> "was" 0.50', '"because" -> "animal" 0.25',
@@ -169,13 +174,13 @@ def test_links_by_hand():
 
 def test_links_are_all_there_are():
     """5 tokens have 3 + 2 + 1 links; weight 0 is none; one or two tokens have none; ten of each head at most."""
-    assert len(tables.link_table(HAND, LABELS, 0)) == 6
+    assert len(links_of(HAND, LABELS)) == 6
     zeroed = HAND.clone()
     zeroed[0, 4, 3] = 0
-    assert len(tables.link_table(zeroed, LABELS, 0)) == 5
-    assert len(tables.link_table(HAND[:, :2, :2], LABELS[:2], 0)) == 0
-    assert len(tables.link_table(HAND[:, :1, :1], LABELS[:1], 0)) == 0
-    many = tables.link_table(random_pattern(3, 20), [str(i) for i in range(20)], 0)
+    assert len(links_of(zeroed, LABELS)) == 5
+    assert len(links_of(HAND[:, :2, :2], LABELS[:2])) == 0
+    assert len(links_of(HAND[:, :1, :1], LABELS[:1])) == 0
+    many = links_of(random_pattern(3, 20), [str(i) for i in range(20)])
     assert many.groupby("head").size().tolist() == [10, 10, 10]
     assert (many["key"] > 0).all()
     assert (many["key"] < many["query"]).all()
@@ -406,14 +411,16 @@ def overview(check=None, verdicts=None, question=None, **changes):
     n = len(NASTY)
     logits = torch.randn(n, 20, generator=torch.Generator().manual_seed(0))
     table = tables.token_table(torch.arange(n), NASTY, NASTY, logits, lambda i: NASTY[i % n])
-    return index.index_page(table, random_pattern(2, 3, n), frame(2, 3, verdicts), frame(2, 3, on_text=True), check,
+    strips = index.layer_strips([(grid, 5 * grid) for grid in random_pattern(2, 3, n)])
+    return index.index_page(table, strips, frame(2, 3, verdicts), frame(2, 3, on_text=True), check,
                             some_facts(n, **changes), [("tables/x.csv", "a table")], question)
 
 
 def layer_of(labels=NASTY, verdicts=None, **changes):
     repeats, on_text = frame(2, 3, verdicts), frame(2, 3, on_text=True)
     weights = {"W_Q": torch.randn(3, 4, 2, generator=torch.Generator().manual_seed(0)), "b_O": torch.zeros(4)}
-    return layer.layer_page(1, random_pattern(3, len(labels)), labels, repeats[repeats["layer"] == 1],
+    pattern = random_pattern(3, len(labels))
+    return layer.layer_page(1, pattern, 5 * pattern, pattern, labels, repeats[repeats["layer"] == 1],
                             on_text[on_text["layer"] == 1], weights, some_facts(len(labels), **changes), [])
 
 
@@ -647,8 +654,10 @@ def test_the_folder_holds_what_it_should(written):
     layers = [f"layer_{n:02d}" for n in range(3)]
     assert files_of(written) == sorted(
         ["index.html", "run.json", *(f"{n}.html" for n in layers)]
-        + [f"figures/{n}.{kind}" for n in [*layers, "scores_repeats", "scores_text"] for kind in ("png", "svg")]
-        + [f"tables/{n}.csv" for n in ("attention", "check", "heads_repeats", "heads_text", "links", "tokens", "weights")])
+        + [f"figures/{n}.{kind}" for n in [*layers, *(f"{n}_values" for n in layers), "scores_repeats", "scores_text"]
+           for kind in ("png", "svg")]
+        + [f"tables/{n}.csv" for n in ("attention", "check", "heads_repeats", "heads_text", "links", "links_values",
+                                        "tokens", "value_weighted", "weights")])
 
 
 def test_the_same_command_gives_the_same_bytes(model, written, tmp_path):

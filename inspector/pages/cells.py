@@ -44,6 +44,15 @@ def mask(pattern):
     return pattern.masked_fill(future, float("nan"))
 
 
+def scaled(weighted):
+    """(values in 0..1, the largest number): grids without an upper limit, as value-weighted ones, on their own scale.
+
+    weighted: [head, query, key], 0 or above. Where all are 0 the largest is 0, and so are the values.
+    """
+    largest = float(weighted.max())
+    return weighted / largest if largest else weighted, largest
+
+
 def block_size(n, largest=LARGEST):
     """How many tokens one drawn cell stands for, a side: 1 up to `largest` tokens."""
     return -(-n // largest)

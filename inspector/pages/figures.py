@@ -97,13 +97,14 @@ def _heading(axes, left, right, title, what, norm, ticks, kind):
     _image(axes, torch.from_numpy(norm.inverse(places.numpy()).copy())[None], bar, norm, kind)
     _frame(axes, bar)
     for tick in ticks:
-        axes.text(bar[0] + float(norm(tick)) * bar[2], 0.36, f"{tick:g}", fontsize=6.5, ha="center", va="top")
+        axes.text(bar[0] + float(norm(tick)) * bar[2], 0.36, f"{tick:.3g}", fontsize=6.5, ha="center", va="top")
 
 
-def layer_figure(pattern, labels, title, layer, kind="png"):
+def layer_figure(pattern, labels, title, layer, kind="png", weighted=False):
     """All heads of a layer as one figure. pattern: [head, query, key]; labels: [pos]; kind: "png" or "svg".
 
     Colour is the square root of the weight on a fixed scale from 0 to 1, as its bar says; masked cells are hatched.
+    `weighted`: the pattern is value-weighted, and the scale ends at its largest number.
     """
     from matplotlib.colors import PowerNorm
     n_head, n, _ = pattern.shape
@@ -116,7 +117,8 @@ def layer_figure(pattern, labels, title, layer, kind="png"):
     margin = 0.25 + max(map(len, names)) * size * 0.62 / 72
     width = margin + columns * side + (columns - 1) * gap + 0.15
     figure, axes = _sheet(max(width, margin + 5), top + rows * (side + gap) - gap + margin)
-    norm = PowerNorm(0.5, 0, 1)
+    full = (float(pattern.max()) or 1.0) if weighted else 1
+    norm = PowerNorm(0.5, 0, full)
     block = cells.block_size(n, FINEST)
     shown = cells.pool(cells.mask(pattern), block)                                           # [head, query, key]
     for h in range(n_head):
@@ -133,7 +135,13 @@ def layer_figure(pattern, labels, title, layer, kind="png"):
     what = "row: query, the token that looks; column: key, the token looked at; hatched: masked"
     what += f"; one token in {step} is named" if step > 1 else ""
     what += f"; one cell: the largest weight of {block} x {block} tokens" if block > 1 else ""
-    _heading(axes, margin, figure.get_figwidth() - 0.15, title, what, norm, (0, 0.01, 0.1, 0.25, 0.5, 1), kind)
+    right = figure.get_figwidth() - 0.15
+    if weighted:
+        axes.text(margin, 0.64, "value-weighted: weight times the length of v W_O; the scale ends at the layer's largest",
+                  fontsize=7, color=SOFT)
+        _heading(axes, margin, right, title, what, norm, [full * part for part in (0, 0.1, 0.25, 0.5, 1)], kind)
+    else:
+        _heading(axes, margin, right, title, what, norm, (0, 0.01, 0.1, 0.25, 0.5, 1), kind)
     return figure
 
 

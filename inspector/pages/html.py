@@ -35,10 +35,10 @@ def environment():
     env = Environment(loader=PackageLoader("inspector.pages"), autoescape=True, undefined=StrictUndefined,
                       trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     env.filters |= {"number": words.number, "percent": words.percent, "count": words.count, "bare": words.bare,
-                    "scientific": words.scientific, "significant": words.significant,
+                    "scientific": words.scientific, "compact": words.compact, "significant": words.significant,
                     "verdict": words.verdict_words}
     env.globals |= {"head_name": words.head_name, "page_name": page_name, "plural": words.plural, "hint": words.HINT,
-                    "papers": words.PAPERS}
+                    "papers": words.PAPERS, "values": words.VALUES}
     return env
 
 
@@ -85,14 +85,15 @@ def thinning(name, n, pitch=PITCH):
     return "\n".join(rules)
 
 
-def cell_numbers(values):
+def cell_numbers(values, written=words.short):
     """[{row, column, text, high}]: the numbers to stand in the cells of a small grid; none for a large one.
 
-    high: the classes of cells whose colour needs the page's colour for its text, on one scale or on both.
+    written: a value 0..1 as text. high: the classes of cells whose colour needs the page's colour for its text, on one
+    scale or on both.
     """
     if values.shape[1] > MOST_NUMBERS:
         return []
-    return [{"row": row, "column": column, "text": words.short(value),
+    return [{"row": row, "column": column, "text": written(value),
              "high": (" high-sqrt" if math.sqrt(value) > HIGH else "") + (" high-linear" if value > HIGH else "")}
             for row, line in enumerate(values.tolist()) for column, value in enumerate(line) if not math.isnan(value)]
 
@@ -113,7 +114,17 @@ def picture(values, row_labels, column_labels, name, aria, *, rows, columns, pit
     return {"name": name, "aria": aria, "n_rows": len(row_labels), "n_columns": len(column_labels),
             "rows": axis(row_labels), "columns": across, "row_class": rows, "column_class": columns,
             "gutter": f"{min(longest, 30) * 6.6 + 10:.0f}px", "uri": cells.data_uri(cells.encode(values)),
-            "numbers": cell_numbers(values) if numbers else []}
+            "numbers": cell_numbers(values) if numbers else [], "weighted": None}
+
+
+def with_values(drawn, values, largest):
+    """A picture that can be switched to another grid of the same cells, whose numbers run from 0 to `largest`.
+
+    drawn: see `picture`; values: [rows, columns], the numbers as parts of the largest, 0..1; NaN = masked.
+    """
+    return {**drawn, "weighted": {"uri": cells.data_uri(cells.encode(values)), "largest": f"{largest:.6g}",
+                                  "digits": words.decimals(largest),
+                                  "numbers": cell_numbers(values, lambda part: words.compact(part * largest))}}
 
 
 def ramps():
@@ -132,6 +143,17 @@ def ticks():
     """{scale: [(place in percent, label)]} of the colour bars."""
     return {"sqrt": [(100 * math.sqrt(w), words.short(w)) for w in (0, 0.01, 0.1, 0.25, 0.5, 1)],
             "linear": [(100 * w, words.short(w)) for w in (0, 0.25, 0.5, 0.75, 1)]}
+
+
+def value_scale(largest, what):
+    """The colour bar of value-weighted grids: ticks as of `ticks`, in the numbers' own measure, and what its end is.
+
+    largest: the number at the full end; what: what that end is.
+    """
+    places = {"sqrt": (0, 0.1, 0.25, 0.5, 1), "linear": (0, 0.25, 0.5, 0.75, 1)}
+    return {"what": what, "ticks": {scale: [(100 * (math.sqrt(part) if scale == "sqrt" else part),
+                                             words.compact(part * largest)) for part in parts]
+                                    for scale, parts in places.items()}}
 
 
 def spark(counts):

@@ -3,7 +3,7 @@
 import math
 
 from . import cells, tables, words
-from .html import number_rule, page_name, picture, render, script_json, thinning
+from .html import number_rule, picture, render, script_json, thinning, value_scale
 
 DIGITS = 17         # pixels from one head number to the next, at least
 
@@ -87,15 +87,25 @@ def proof_content(check):
     return {"state": state, "word": word, "summary": check.attrs["summary"], "parts": parts}
 
 
-def index_page(tokens, pattern, repeats, on_text, check, facts, files, question=None):
+def layer_strips(layers):
+    """The small grids of each layer for the page. layers: (pattern, value-weighted), both [head, query, key], of each."""
+    strips = []
+    for layer, (pattern, weighted) in enumerate(layers):
+        parts, largest = cells.scaled(weighted)
+        uris = [cells.data_uri(cells.encode(cells.strip(grid.cpu()))) for grid in (pattern, parts)]
+        strips.append({"layer": layer, "uri": uris[0], "weighted": uris[1], "largest": largest})
+    return strips
+
+
+def index_page(tokens, strips, repeats, on_text, check, facts, files, question=None):
     """The overview, as text.
 
-    tokens: see `tables.token_table`; pattern: [layer, head, query, key]; repeats, on_text: the tables of heads on
+    tokens: see `tables.token_table`; strips: see `layer_strips`; repeats, on_text: the tables of heads on
     repeated random tokens and on this text; check: the table of the proof, or None; facts: see `report.facts`;
     files: [(path, what it is)]; question: (Question, its answer from `tables.question_table`), or None.
     """
     labels = tokens["label"].tolist()
-    n_layer, n_head, n, _ = pattern.shape
+    n_layer, n_head = facts["n_layer"], facts["n_head"]
     verdicts = {score.column: [(int(row.layer), int(row.head)) for row in repeats.itertuples()
                                if score.column in row.verdict] for score in words.SCORES}
     queries = on_text.attrs["n_queries"]["induction"]
@@ -113,14 +123,13 @@ def index_page(tokens, pattern, repeats, on_text, check, facts, files, question=
     if question is not None and question[1] is not None:
         answered = question_content(*question, labels)
         exact["question"] = tables.grid_of(question[1][0], question[0].keys[0])
-    strips = [{"layer": layer, "page": page_name(layer, n_layer), "uri": cells.data_uri(cells.encode(cells.strip(grid)))}
-              for layer, grid in enumerate(pattern.cpu())]
     thin = "\n".join([thinning("by-layer", n_layer), thinning("by-head", n_head, DIGITS),
                       number_rule(n_head)])
     return render("index.html", facts, here=None, tokens=token_rows(tokens, facts["blind_loss"]), maps=sets,
                   found=found_groups(repeats), n_found=sum(map(bool, repeats["verdict"])), question=answered,
                   threshold=repeats.attrs["threshold"], period=repeats.attrs["period"], proof=proof_content(check),
-                  strips=strips, thumb_block=cells.block_size(n, cells.STRIP), files=files, thin=thin,
+                  strips=strips, thumb_block=cells.block_size(len(labels), cells.STRIP), files=files, thin=thin,
+                  value_scale=value_scale(1, "1: the largest of its layer"),
                   data=script_json({"labels": labels, "maps": {name: plain(v) for name, v in exact.items()}}))
 
 

@@ -1,7 +1,7 @@
 """`layer_page`: every head of one layer as a grid, its scores, its strongest links in words, the layer's weights."""
 
 from . import cells, tables, words
-from .html import number_rule, picture, render, script_json, spark, thinning
+from .html import number_rule, picture, render, script_json, spark, thinning, value_scale, with_values
 
 ROWS = (*words.SCORES, words.Score("entropy", "entropy, nats", ""))
 
@@ -12,11 +12,10 @@ def score_rows(repeats, text):
              "text": text[column], "found": column in repeats["verdict"]} for column, title, _ in ROWS]
 
 
-def link_rows(links, labels, head):
-    """The links of one head with their labels, as dicts."""
-    own = links[links["head"] == head].to_dict("records")
+def link_rows(links, labels):
+    """Links with their labels, as dicts."""
     return [{**row, "query_label": words.directed(words.bare(labels[row["query"]])),
-             "key_label": words.directed(words.bare(labels[row["key"]]))} for row in own]
+             "key_label": words.directed(words.bare(labels[row["key"]]))} for row in links.to_dict("records")]
 
 
 def weight_rows(weights, table):
@@ -46,30 +45,38 @@ def summary(heads):
     return f"Found here: {'; '.join(said)}." if said else "No head of this layer got a verdict."
 
 
-def layer_page(layer, pattern, labels, repeats, on_text, weights, facts, files):
+def layer_page(layer, pattern, weighted, shares, labels, repeats, on_text, weights, facts, files):
     """The page of one layer, as text.
 
-    pattern: [head, query, key]; labels: [pos]; repeats, on_text: the layer's rows of the two tables of heads;
-    weights: {name: tensor}; facts: see `report.facts`; files: [(path, what it is)].
+    pattern, weighted (value-weighted), shares (additive): [head, query, key]; labels: [pos]; repeats, on_text: the layer's
+    rows of the two tables of heads; weights: {name: tensor}; facts: see `report.facts`; files: [(path, what it is)].
     """
     n = pattern.shape[-1]
     block = cells.block_size(n)
     shown = cells.pool(cells.mask(pattern), block)                                           # [head, query, key]
-    links = tables.link_table(pattern, labels, layer)
-    shares = tables.first_token_shares(pattern).tolist()
+    parts, largest = cells.scaled(weighted)
+    values = cells.pool(cells.mask(parts), block)                                            # [head, query, key]
+    links = {kind: tables.link_table(pattern, labels, layer, weighted, shares, by_value=kind == "values")
+             for kind in ("weights", "values")}
+    rests, written = (tables.first_token_shares(grids).tolist() for grids in (pattern, shares))
     table = tables.weight_table(weights, layer)
     heads = []
     for head, (own, text) in enumerate(zip(repeats.to_dict("records"), on_text.to_dict("records"), strict=True)):
         name = words.head_name(layer, head)
-        aria = (f"Attention of head {name} over {words.plural(n, 'token')}: {words.percent(shares[head])} on the first "
-                "token. Strongest other links: " + "; ".join(links[links["head"] == head]["words"].head(3)))
+        own_links = {kind: found[found["head"] == head] for kind, found in links.items()}
+        aria = (f"Attention of head {name} over {words.plural(n, 'token')}: {words.percent(rests[head])} on the first "
+                "token. Strongest other links: " + "; ".join(own_links["weights"]["words"].head(3))
+                + ". Value-weighted: " + "; ".join(own_links["values"]["words"].head(3)))
         grid = picture(shown[head], labels, labels, f"grid-L{layer}H{head}", aria,
                        rows="by-token", columns="by-token", numbers=True)
-        heads.append({"head": head, "picture": grid, "verdict": own["verdict"], "scores": score_rows(own, text),
-                      "links": link_rows(links, labels, head), "first_token": shares[head]})
-    names = {words.head_name(layer, head): share for head, share in enumerate(shares)}
+        heads.append({"head": head, "picture": with_values(grid, values[head], largest), "verdict": own["verdict"],
+                      "scores": score_rows(own, text), "first_token": rests[head], "first_share": written[head],
+                      "links": {kind: link_rows(found, labels) for kind, found in own_links.items()}})
+    names = {words.head_name(layer, head): share for head, share in enumerate(rests)}
     return render("layer.html", facts, here=layer, heads=heads, block=block, files=files,
                   summary=summary([(words.head_name(layer, h["head"]), h["verdict"]) for h in heads]),
                   first_token=words.first_token_words(names), weights=weight_rows(weights, table),
-                  head_norms=head_norms(table), thin="\n".join([thinning("by-token", n), number_rule(n)]),
+                  head_norms=head_norms(table),
+                  value_scale=value_scale(largest, f"{words.compact(largest)}: the layer's largest"),
+                  thin="\n".join([thinning("by-token", n), number_rule(n)]),
                   data=script_json({"labels": labels, "maps": {}}))

@@ -8,10 +8,11 @@ from .. import __version__, checks, record
 from ..checkpoint import tokens
 from ..findings.prompts import longest_period
 from ..findings.table import heads
+from ..findings.values import additive_shares, value_table, value_weighted
 from ..model.tracing import ATTENTION_TOKENS, attention_table, trace
 from . import figures, presets, tables, words
 from .html import page_name
-from .index import index_page
+from .index import index_page, layer_strips
 from .layer import layer_page
 
 
@@ -40,9 +41,8 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
                                      lambda token: tokens.labels(model, [token])[0])
     shared = facts(model, traced, text, token_table)
     with record.folder(out) as folder:
-        write_tables(folder / "tables", traced.pattern, traced.labels, token_table, repeats, on_text, proof, weights,
-                     progress)
-        write_figures(folder / "figures", traced.pattern, traced.labels, repeats, on_text, shared, progress)
+        write_tables(folder / "tables", traced, token_table, repeats, on_text, proof, weights, progress)
+        write_figures(folder / "figures", traced, repeats, on_text, weights, shared, progress)
         write_pages(folder, traced, token_table, repeats, on_text, proof, weights, shared, text, progress)
         record.write_text(folder / "run.json", record.to_json(run) + "\n")
     return Path(out).expanduser()
@@ -71,27 +71,46 @@ def layer_weights(block):
     return {name: getattr(block, name) for name in names}
 
 
-def write_tables(folder, pattern, labels, token_table, repeats, on_text, proof, weights, progress=None):
+def weighted_layer(traced, weights, layer):
+    """The value-weighted pattern of one layer, [head, query, key]: made where it is needed, for all would be too much."""
+    return value_weighted(traced.pattern[layer], traced.v[layer], weights[layer]["W_O"])
+
+
+def layer_grids(traced, weights, layer):
+    """(pattern, value-weighted pattern, additive shares) of one layer, each [head, query, key] on the CPU."""
+    parts = traced.pattern[layer].cpu(), traced.v[layer].cpu(), weights[layer]["W_O"].cpu()
+    return parts[0], value_weighted(*parts), additive_shares(*parts)
+
+
+def write_tables(folder, traced, token_table, repeats, on_text, proof, weights, progress=None):
     """All tables as CSV."""
     import pandas as pd
     folder.mkdir()
-    links = pd.concat([tables.link_table(grid, labels, layer) for layer, grid in enumerate(pattern)])
+    links = {"links": [], "links_values": []}
+    for layer in range(len(weights)):
+        pattern, weighted, shares = layer_grids(traced, weights, layer)
+        for name, found in links.items():
+            found.append(tables.link_table(pattern, traced.labels, layer, weighted, shares, by_value=name == "links_values"))
     parts = pd.concat([tables.weight_table(each, layer) for layer, each in enumerate(weights)])
-    named = {"tokens": token_table, "heads_repeats": repeats, "heads_text": on_text, "links": links, "weights": parts}
+    named = {"tokens": token_table, "heads_repeats": repeats, "heads_text": on_text, "weights": parts,
+             **{name: pd.concat(found) for name, found in links.items()}}
     if proof is not None:
         named["check"] = proof
-    if len(labels) <= ATTENTION_TOKENS:
-        named["attention"] = attention_table(pattern)
+    if len(traced.labels) <= ATTENTION_TOKENS:
+        named["attention"] = attention_table(traced.pattern)
+        named["value_weighted"] = value_table(traced.pattern, traced.v, [each["W_O"] for each in weights])
     for name in progress(named, total=len(named), desc="tables") if progress is not None else named:
         record.to_csv(named[name], folder / f"{name}.csv")
 
 
-def write_figures(folder, pattern, labels, repeats, on_text, shared, progress=None):
-    """A figure of each layer and of the scores, as PNG and SVG."""
+def write_figures(folder, traced, repeats, on_text, weights, shared, progress=None):
+    """Two figures of each layer, its pattern as it is and value-weighted, and those of the scores, as PNG and SVG."""
     folder.mkdir()
-    drawn = [(page_name(n, len(pattern)).removesuffix(".html"),
-              partial(figures.layer_figure, grid, labels, f"{shared['model']}, layer {n}", n))
-             for n, grid in enumerate(pattern)]
+    drawn = []
+    for layer, pattern in enumerate(traced.pattern):
+        stem, title = page_name(layer, shared["n_layer"]).removesuffix(".html"), f"{shared['model']}, layer {layer}"
+        drawn.append((stem, partial(figures.layer_figure, pattern, traced.labels, title, layer)))
+        drawn.append((f"{stem}_values", partial(values_figure, traced, weights, layer, title)))
     for name, table, what in (("repeats", repeats, "repeated random tokens"), ("text", on_text, "this text")):
         maps = [(score.title, tables.grid_of(table, score.column)) for score in words.SCORES]
         drawn.append((f"scores_{name}", partial(figures.score_figure, maps, f"{shared['model']}, scores on {what}")))
@@ -100,16 +119,22 @@ def write_figures(folder, pattern, labels, repeats, on_text, shared, progress=No
             (folder / f"{stem}.{kind}").write_bytes(data)
 
 
+def values_figure(traced, weights, layer, title, kind="png"):
+    """The value-weighted figure of one layer."""
+    return figures.layer_figure(weighted_layer(traced, weights, layer), traced.labels, title, layer, kind, weighted=True)
+
+
 def write_pages(folder, traced, token_table, repeats, on_text, proof, weights, shared, text, progress=None):
     """The overview and a page for each layer."""
     question = presets.question_of(text)
     answer = question and (question, tables.question_table(traced.pattern, traced.texts, question))
-    record.write_text(folder / "index.html", index_page(
-        token_table, traced.pattern, repeats, on_text, proof, shared, index_files(shared, proof is not None), answer))
     layers = range(shared["n_layer"])
+    strips = layer_strips((traced.pattern[layer], weighted_layer(traced, weights, layer)) for layer in layers)
+    record.write_text(folder / "index.html", index_page(
+        token_table, strips, repeats, on_text, proof, shared, index_files(shared, proof is not None), answer))
     for layer in progress(layers, total=len(layers), desc="pages") if progress is not None else layers:
         record.write_text(folder / page_name(layer, len(layers)), layer_page(
-            layer, traced.pattern[layer], traced.labels, repeats[repeats["layer"] == layer],
+            layer, *layer_grids(traced, weights, layer), traced.labels, repeats[repeats["layer"] == layer],
             on_text[on_text["layer"] == layer], weights[layer], shared, layer_files(layer, shared)))
 
 
@@ -117,7 +142,7 @@ def index_files(shared, checked):
     """[(path, what it is)] of the files that belong to the whole report."""
     found = [("tables/tokens.csv", "tokens, losses, next tokens"),
              ("tables/heads_repeats.csv", "scores on repeats, with spread, control and verdict"),
-             ("tables/heads_text.csv", "scores on this text"), ("tables/links.csv", "the strongest links of each head"),
+             ("tables/heads_text.csv", "scores on this text"), *link_files(),
              ("tables/weights.csv", "the weights of each layer in numbers")]
     found += [("tables/check.csv", "the proof, place by place")] if checked else []
     found += attention_file(shared)
@@ -129,10 +154,18 @@ def index_files(shared, checked):
 def layer_files(layer, shared):
     """[(path, what it is)] of the files that belong to one layer."""
     stem = page_name(layer, shared["n_layer"]).removesuffix(".html")
-    return [(f"figures/{stem}.png", "this layer, PNG"), (f"figures/{stem}.svg", "this layer, SVG"), *attention_file(shared),
-            ("tables/links.csv", "the strongest links"), ("tables/weights.csv", "the weights in numbers")]
+    return [(f"figures/{stem}.png", "this layer, PNG"), (f"figures/{stem}.svg", "this layer, SVG"),
+            (f"figures/{stem}_values.png", "value-weighted, PNG"), (f"figures/{stem}_values.svg", "value-weighted, SVG"),
+            *attention_file(shared), *link_files(), ("tables/weights.csv", "the weights in numbers")]
+
+
+def link_files():
+    """The tables of links."""
+    return [("tables/links.csv", "the strongest links of each head"),
+            ("tables/links_values.csv", "the strongest when value-weighted")]
 
 
 def attention_file(shared):
-    """attention.csv where it was written."""
-    return [("tables/attention.csv", "every weight, exact")] if shared["full_attention"] else []
+    """attention.csv and value_weighted.csv where they were written."""
+    return [("tables/attention.csv", "every weight, exact"),
+            ("tables/value_weighted.csv", "every weight, value-weighted, with additive shares")] * shared["full_attention"]

@@ -46,29 +46,36 @@ def largest(values, count):
     return [[c for _, c in sorted(each)[:count]] for each in candidates]
 
 
-def link_table(pattern, labels, layer, count=10):
+def link_table(pattern, labels, layer, weighted, shares, count=10, *, by_value=False):
     """The strongest links of each head whose key is neither the first token nor the query itself, strongest first.
 
-    pattern: [head, query, key]. Columns layer, head, rank, query, key, weight, words. Equal weights: earlier query
-    first, then earlier key. Links of weight 0 are none.
+    pattern, weighted (value-weighted), shares (additive): [head, query, key]. Strongest: of the largest weight, or of the
+    largest value-weighted cell `by_value`. Columns layer, head, rank, query, key, weight, words, value_weighted, share.
+    Equal ones: earlier query first, then earlier key. Links of 0 are none.
     """
     n = pattern.shape[-1]
     open_cells = torch.ones(n, n, dtype=torch.bool).tril(-1)
     open_cells[:, :1] = False
     query, key = open_cells.nonzero(as_tuple=True)                                           # in reading order
     rows = []
-    for head, grid in enumerate(pattern.detach().cpu()):
-        weights = grid[query, key]
-        linked = (weights > 0).nonzero().squeeze(-1)
-        best = largest(weights[None, linked], min(count, len(linked)))[0] if len(linked) else []
+    for head, grids in enumerate(zip(pattern, weighted, shares, strict=True)):
+        weight, value, share = (grid.detach().cpu()[query, key] for grid in grids)
+        strength = value if by_value else weight
+        linked = (strength > 0).nonzero().squeeze(-1)
+        best = largest(strength[None, linked], min(count, len(linked)))[0] if len(linked) else []
         for rank, at in enumerate(linked[best].tolist(), 1):
-            i, j, weight = int(query[at]), int(key[at]), float(weights[at])
-            rows.append((layer, head, rank, i, j, weight, words.link(labels[i], labels[j], weight)))
-    return pd.DataFrame(rows, columns=["layer", "head", "rank", "query", "key", "weight", "words"])
+            i, j = int(query[at]), int(key[at])
+            rows.append((layer, head, rank, i, j, float(weight[at]), words.link(labels[i], labels[j], float(strength[at])),
+                         float(value[at]), float(share[at])))
+    return pd.DataFrame(rows, columns=["layer", "head", "rank", "query", "key", "weight", "words", "value_weighted",
+                                       "share"])
 
 
 def first_token_shares(pattern):
-    """Mean weight on the first token over queries 1.. for each head: [..., query, key] -> [...]; NaN for one token."""
+    """Mean of the cells on the first token over queries 1.. for each head: [..., query, key] -> [...]; NaN for one token.
+
+    Of a pattern: the weight that rests there; of additive shares: how much of what the head writes comes from there.
+    """
     return pattern[..., 1:, 0].mean(-1)
 
 

@@ -33,6 +33,11 @@ PAPERS = ("Sarthak Jain and Byron C. Wallace, “Attention is not Explanation”
           "Sarah Wiegreffe and Yuval Pinter, “Attention is not not Explanation”, EMNLP 2019")
 
 
+VALUES = ("A weight says where a head looks; value-weighted, a cell says what it brings from there: weight × ‖v W_O‖, the "
+          "length of what the head writes for that key (Kobayashi et al., “Attention is Not Only a Weight”, EMNLP 2020). "
+          "Lengths do not add up; the signed shares in the lists do.")
+
+
 def head_name(layer, head):
     """5.1: layer.head, from 0."""
     return f"{layer}.{head}"
@@ -60,6 +65,25 @@ def short(value):
     return {"0.00": "0", "1.00": "1"}.get(number(value), number(value).replace("0.", "."))
 
 
+def compact(value):
+    """A number from 0 up in at most four characters, two digits of it: 0, 2e-5, .12, 1.2, 12, 123, 1.2k, 12k."""
+    if not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    if value < 0.0095 or value >= 999_500:
+        return f"{value:.0e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+    if value < 0.995:
+        return f"{value:.2f}".removeprefix("0")
+    size, unit = (value / 1000, "k") if value >= 999.5 else (value, "")
+    return f"{size:.1f}{unit}" if size < 9.95 else f"{size:.0f}{unit}"
+
+
+def decimals(largest):
+    """How many decimals show about three digits of the largest of some numbers: 2 for 1, 0 for 123."""
+    return min(9, max(0, 2 - math.floor(math.log10(largest)))) if largest > 0 else 2
+
+
 def scientific(value):
     """3.1e-14: for differences and bounds."""
     return "–" if value is None or not math.isfinite(value) else "0" if value == 0 else f"{value:.1e}"
@@ -70,7 +94,9 @@ def percent(value):
     if value is None or not math.isfinite(value):
         return "–"
     shown = f"{100 * value:.0f}"
-    return "<1 %" if shown == "0" and value > 0 else ">99 %" if shown == "100" and value < 1 else f"{shown} %"
+    if shown in ("0", "-0") and value:
+        return "<1 %" if value > 0 else ">−1 %"
+    return ">99 %" if shown == "100" and value < 1 else f"{shown.replace('-', '−')} %"
 
 
 def count(value):

@@ -4,6 +4,9 @@
   /** @type {{labels: string[], maps: Object<string, (number|null)[][]>}} */
   const data = JSON.parse(document.getElementById("page-data").textContent);
 
+  /** Which of a plot's pictures is shown: the pattern, or value-weighted. */
+  const shown = () => document.getElementById("shown-values")?.checked ? "values" : "weights";
+
   /** The weights of a picture: level / 255 is the square root; null is masked. @param {HTMLImageElement} image */
   function weights(image) {
     const canvas = document.createElement("canvas");
@@ -33,13 +36,14 @@
   if (here) here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.offsetLeft - here.parentElement.clientWidth / 2;
 
   for (const plot of document.querySelectorAll(".plot")) {
-    const cells = plot.querySelector(".cells"), image = cells.querySelector("img");
+    const cells = plot.querySelector(".cells");
     const readout = plot.parentElement.querySelector(".readout");
     const rows = Number(plot.dataset.rows), columns = Number(plot.dataset.columns);
     const exact = data.maps[plot.id];
     const cursor = document.createElement("div");
     cursor.className = "cursor";
-    let read = null, row = 0, column = 0;
+    const read = {};
+    let row = 0, column = 0;
 
     /** The sentence under the grid for one cell. */
     function sentence() {
@@ -47,12 +51,14 @@
         const value = exact[row][column];
         return [`${row}.${column}`, value === null ? "–" : number(value, 3)];
       }
-      read ??= weights(image);
+      const kind = plot.dataset.largest === undefined ? "weights" : shown();
+      const image = cells.querySelector(`img.for-${kind}`) ?? cells.querySelector("img");
+      read[kind] ??= weights(image);
       const block = Math.ceil(rows / image.naturalHeight);
-      const weight = read(Math.floor(row / block), Math.floor(column / block));
+      const part = read[kind](Math.floor(row / block), Math.floor(column / block));
       const pair = `“${bare(data.labels[row])}” ${row} → “${bare(data.labels[column])}” ${column}`;
-      if (weight === null || column > row) return [pair, "masked"];
-      const text = number(weight, 2);
+      if (part === null || column > row) return [pair, "masked"];
+      const text = kind === "values" ? number(part * plot.dataset.largest, Number(plot.dataset.digits)) : number(part, 2);
       return [pair, (text.startsWith("<") ? "" : block > 1 ? "up to " : "≈ ") + text];
     }
 
