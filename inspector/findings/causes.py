@@ -98,9 +98,9 @@ def causes(model, previous, induction, *, fill="mean", period=None, n_sequences=
            qv_above=QV_ABOVE, progress=None):
     """What each later head of `induction` owes to each head of `previous`: a DataFrame with a row a pair.
 
-    previous, induction: heads in any form of `parse_heads`; pairs whose second head is in no later layer are left out, so
-    the table may be empty. fill: what a cut head says instead, as for `ablate`, from sequences drawn with seed + 1. Period
-    (None = 50, or as much as the model can hold) of distinct ids, repeated twice, `n_sequences` of them.
+    previous, induction: heads in any form of `parse_heads`, or none; pairs whose second head is in no later layer are left
+    out, so the table may be empty. fill: what a cut head says instead, as for `ablate`, from sequences drawn with seed + 1.
+    `n_sequences` of a period (None = 50, or as much as the model can hold) of distinct ids, twice.
 
     Columns: layer_from, head_from (p), layer, head (h), then h's stripe (the score `induction`, at most 1):
     clean; cut, all of h's input from the run without p; q, k, v, only that input from there (v is clean: no pattern
@@ -112,7 +112,7 @@ def causes(model, previous, induction, *, fill="mean", period=None, n_sequences=
 
     Raises ArgumentError.
     """
-    previous, induction = parse_heads(model, previous), parse_heads(model, induction)
+    previous, induction = parse_heads(model, previous, least=0), parse_heads(model, induction, least=0)
     options = {"period": longest_period(model, bos) if period is None else period, "n_sequences": n_sequences, "bos": bos}
     prompts = draw(model, seed=seed, **options)
     fills = fills_of(model, draw(model, seed=next_seed(seed), **options).ids, fill)

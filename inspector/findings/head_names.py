@@ -30,11 +30,11 @@ def _pair(item):
                             "or a pair (5, 1)") from None
 
 
-def parse_heads(model, heads):
+def parse_heads(model, heads, least=1):
     """Heads in any form as a sorted tuple of different (layer, head).
 
-    heads: "1.4", "1.4 2.0" (spaces or commas), or a list of "1.4" or (1, 4). Raises ArgumentError for no head at all, one
-    written otherwise, or one that the model lacks.
+    heads: "1.4", "1.4 2.0" (spaces or commas), or a list of "1.4" or (1, 4). Raises ArgumentError for fewer than `least`
+    heads, one written otherwise, or one that the model lacks.
     """
     if isinstance(heads, str):
         heads = heads.replace(",", " ").split()
@@ -42,7 +42,7 @@ def parse_heads(model, heads):
         found = sorted({_pair(item) for item in heads})
     except TypeError:
         raise ArgumentError(f"heads is {heads!r}; expected such as \"5.1 6.9\" or [(5, 1), (6, 9)]") from None
-    if not found:
+    if len(found) < least:
         raise ArgumentError("no head is named; expected at least one, such as \"5.1\"")
     n_layer, n_head = model.config.n_layer, model.config.n_head
     if absent := [head for head in found if not (0 <= head[0] < n_layer and 0 <= head[1] < n_head)]:
