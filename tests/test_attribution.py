@@ -10,12 +10,12 @@ import inspector
 from inspector.demo.planted import PLANTED
 from inspector.errors import ArgumentError, InspectorError, TextError
 from inspector.findings.attribution import attribute, rank
-from inspector.findings.direct import contributions, part_logits, stream, unembedding
+from inspector.findings.direct import frozen_norm, part_logits, stream, unembedding
 from inspector.model.tracing import trace
 from inspector.record import rows_of, to_csv
 
 from . import models
-from .helpers import some_ids, tiny
+from .helpers import random, some_ids, tiny
 
 CONFIGS = [{}, {"tie_word_embeddings": False}, {"n_head": 1, "n_embd": 10}, {"n_layer": 1},
            {"scale_attn_by_inverse_layer_idx": True}]
@@ -122,13 +122,14 @@ def test_against_nothing_is_against_the_vocabulary_mean(model, ids, traced):
     assert found.lens["against_rank"].isna().all()
 
 
-def test_contributions_are_the_parts_above_the_vocabulary_mean(model, ids, traced):
-    """For many positions and tokens at once, as other findings use it."""
-    written = (traced.z @ torch.stack([b.W_O for b in model.weights.blocks]))[1, 2]          # [pos, d_model]
-    found = contributions(model, written, traced.resid_post[-1], ids)
-    for i, token in enumerate(ids):
-        logits = frozen(model, written[i], traced.resid_post[-1, i]) @ model.weights.W_U
-        assert float(found[i]) == pytest.approx(float(logits[token] - logits.mean()), abs=1e-11)
+def test_the_frozen_norm_is_linear_and_leads_to_the_logits(model, traced):
+    """Many positions at once; the parts of a residual add up to the whole, and with the bias that gives the logits."""
+    resid, part = traced.resid_post[-1], random(*traced.resid_post[-1].shape)
+    normed = frozen_norm(model, torch.stack([part, resid - part]), resid)
+    torch.testing.assert_close(normed.sum(0), frozen_norm(model, resid, resid), rtol=0, atol=1e-12)
+    torch.testing.assert_close((normed.sum(0) + model.weights.ln_f_bias) @ model.weights.W_U, traced.logits, rtol=0,
+                               atol=1e-11)
+    torch.testing.assert_close(normed[0, 4], frozen(model, part[4], resid[4]), rtol=0, atol=1e-13)
 
 
 # -- sources ---------------------------------------------------------------------------------------------------------

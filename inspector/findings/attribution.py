@@ -19,7 +19,7 @@ from ..checkpoint import tokens
 from ..errors import ArgumentError, TextError
 from ..model.forward import unembed
 from ..record import run_record
-from .direct import double, mean_unembedding, part_logits, readout, stream, unembedding
+from .direct import double, frozen_norm, mean_unembedding, part_logits, stream, unembedding
 
 
 def part_table(model, made, target, against):
@@ -32,9 +32,9 @@ def part_table(model, made, target, against):
 
 def source_table(model, made, column, ids, labels):
     """Each head's part by source token, as rows (layer, head, key, id, label, weight, value). column: [d_model]."""
-    direction = readout(model, column, made.resid)
-    values = torch.stack([(double(v) @ (double(block.W_O) @ direction)[..., None]).squeeze(-1)
-                          for v, block in zip(made.v, model.weights.blocks, strict=True)])   # [layer, head, key]
+    # LayerNorm is frozen, so it may act on W_O: no tensor has both a key and d_model.
+    read = [frozen_norm(model, block.W_O, made.resid) @ column for block in model.weights.blocks]     # [head, d_head] each
+    values = torch.stack([(double(v) @ r[..., None]).squeeze(-1) for v, r in zip(made.v, read, strict=True)])
     n_layer, n_head, n = values.shape
     index = pd.MultiIndex.from_product([range(n_layer), range(n_head), range(n)], names=["layer", "head", "key"])
     table = index.to_frame(index=False)

@@ -3,7 +3,7 @@
 The final residual r is the sum of what was written to it, and with the centring and the scale of the final LayerNorm
 frozen at r the logits are linear in it (Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits"):
 
-    logit_t = sum_parts part . d_t + ln_f.bias . u_t        d_t = centred(gain * u_t) / sqrt(var(r) + epsilon)
+    logit_t = sum_parts u_t . norm(part) + u_t . ln_f.bias          norm(x) = gain * (x - mean(x)) / sqrt(var(r) + epsilon)
 
 u_t is column t of W_U. What a part does by way of later layers is not in it. Everything behind the forward pass is in
 float64 on the CPU.
@@ -34,25 +34,15 @@ def mean_unembedding(model):
     return model.weights.W_U.cpu().mean(-1, dtype=torch.float64)
 
 
-def readout(model, columns, resid):
-    """Directions of the residual stream that columns of W_U read through a frozen final LayerNorm: [*batch, d_model].
+def frozen_norm(model, x, resid):
+    """A part of the residual through the final LayerNorm, frozen at the whole, without its bias: [*batch, d_model], float64.
 
-    columns: [*batch, d_model], float64, of `unembedding`, or differences of them. resid: [*batch, d_model] or [d_model], the
-    full residual at whose mean and variance LayerNorm is frozen. The contribution of a part x is x . direction.
+    x: [*batch, d_model]; resid: [*batch, d_model] or [d_model], the full residual whose standard deviation divides x. Linear
+    in x: the parts of a residual add up to the whole, normalised.
     """
-    gained = columns * double(model.weights.ln_f_weight)
-    variance = double(resid).var(-1, correction=0, keepdim=True)
-    return (gained - gained.mean(-1, keepdim=True)) / (variance + model.config.layer_norm_epsilon).sqrt()
-
-
-def contributions(model, written, resid, ids):
-    """What a part adds to a token's logit above the mean of the vocabulary: [*batch], float64; ln_f.bias is none of it.
-
-    written: [*batch, d_model], what the part writes; resid: [*batch, d_model], the full final residual there; ids: [*batch].
-    """
-    ids = torch.as_tensor(ids)
-    columns = unembedding(model, ids.flatten()).view(*ids.shape, -1) - mean_unembedding(model)
-    return (double(written) * readout(model, columns, resid)).sum(-1)
+    x, resid = double(x), double(resid)
+    scale = (resid.var(-1, correction=0, keepdim=True) + model.config.layer_norm_epsilon).sqrt()
+    return (x - x.mean(-1, keepdim=True)) / scale * double(model.weights.ln_f_weight)
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,6 +89,5 @@ def part_logits(model, made, columns):
 
     made: the Stream; columns: [id, d_model] of `unembedding`, which for the whole vocabulary of GPT-2 small takes 300 MB.
     """
-    through_norm = made.written @ readout(model, columns, made.resid).T                      # [part, id]
-    behind_norm = double(model.weights.ln_f_bias) @ columns.T                                # [id]
-    return torch.cat([through_norm, behind_norm[None]])                                      # [part + 1, id]
+    bias = double(model.weights.ln_f_bias)
+    return torch.cat([frozen_norm(model, made.written, made.resid), bias[None]]) @ columns.T
