@@ -62,3 +62,15 @@ def colormap():
     from matplotlib.colors import ListedColormap
     ramp = ListedColormap([colour("light", i / 255) for i in range(256)], name="inspector")
     return ramp.with_extremes(bad=(0, 0, 0, 0))
+
+
+@cache
+def diverging():
+    """A matplotlib colormap for signed numbers: paper at 0, blue below, red above, as dark; NaN is transparent."""
+    from matplotlib.colors import ListedColormap
+    ends = {-1: (0.40, 0.150, 255), 1: (0.40, 0.160, 20)}
+    ramp = []
+    for place in (i / 127.5 - 1 for i in range(256)):
+        lightness, chroma, hue = ends[1 if place > 0 else -1]
+        ramp.append(_srgb(0.985 + (lightness - 0.985) * abs(place), chroma * abs(place), hue))
+    return ListedColormap(ramp, name="inspector_signed").with_extremes(bad=(0, 0, 0, 0))
