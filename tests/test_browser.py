@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 import inspector
+from inspector.findings.in_text import from_trace
 from inspector.pages import html, palette, report, tables
 
 from . import browser as chromium
@@ -54,8 +55,9 @@ def write_only_pages(model, ids, repeats, folder, pattern=None, proof=None):
         traced = dataclasses.replace(traced, pattern=pattern)
     table = tables.token_table(traced.ids, traced.labels, traced.texts, traced.logits, str)
     weights = [report.layer_weights(block) for block in model.weights.blocks]
+    in_text = from_trace(model, traced, [(0, 3), (1, 5)])
     folder.mkdir()
-    report.write_pages(folder, traced, table, repeats, inspector.heads(model, ids=ids), proof, weights,
+    report.write_pages(folder, traced, table, repeats, inspector.heads(model, ids=ids), in_text, proof, weights,
                        report.facts(model, traced, None, table), None)
     return folder
 
@@ -77,9 +79,10 @@ def pages(folder):
 
 
 # Boxes of what is to be read, by figure: axis labels, numbers in cells, ticks of the colour bar, the parts of a token.
-BOXES = """() => [...document.querySelectorAll('.plot, .bar, .tokens > li, .links, .top')].map(figure =>
+BOXES = """() => [...document.querySelectorAll('.plot, .bar, .tokens > li, .links, .arcs, .top')].map(figure =>
   [...figure.querySelectorAll(
-      '.label, .value, .bar span, .tokens .token, .loss span, .tokens small, .links :is(th, td), .top :is(a, label, p)')]
+      '.label, .value, .bar span, .tokens .token, .loss span, .tokens small, .links :is(th, td), .top :is(a, label, p), '
+      + '.arcs > li > :is(.token, .guess, .given, .between)')]
     .filter(e => e.checkVisibility({visibilityProperty: true}))
     .map(e => [e, e.getBoundingClientRect()]).filter(([e, b]) => b.width > 0 && b.height > 0)
     .map(([e, b]) => ({text: e.textContent, left: b.left, right: b.right, top: b.top, bottom: b.bottom,
@@ -318,7 +321,7 @@ def test_the_ticks_of_the_colour_bar_stand_apart(browser, reports, scale):
     with chromium.opened(browser, reports[5] / "layer_00.html", width=390) as page:
         page.locator(f"#scale-{scale}").check()
         edges = page.evaluate(f"""() => [...document.querySelectorAll('.bar.{scale} span')]
-          .filter(e => e.checkVisibility()).map(e => {{ const b = e.getBoundingClientRect(); return [b.left, b.right]; }})""")
+          .filter(e => e.checkVisibility()).map(e => e.getBoundingClientRect()).map(b => [b.left, b.right])""")
     assert min(right[0] - left[1] for left, right in itertools.pairwise(edges)) >= 4
 
 

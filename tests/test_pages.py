@@ -20,8 +20,9 @@ from PIL import Image
 
 import inspector
 from inspector.errors import ArgumentError, OutputError
+from inspector.findings.in_text import BY_HEAD, PLACES, TextInduction
 from inspector.model.tracing import attention_table
-from inspector.pages import cells, figures, index, layer, palette, presets, report, tables, words
+from inspector.pages import cells, figures, index, induction, layer, palette, presets, report, tables, words
 from inspector.pages import html as pages
 
 from . import models
@@ -404,15 +405,22 @@ def some_facts(n_tokens, **changes):
     return {"model": "<i>m</i>", "source": "<i>m</i>", "half": False, "release": None,
             "n_layer": 2, "n_head": 3, "dtype": "float32", "device": "cpu", "version": "0", "n_tokens": n_tokens,
             "bos": False, "mean_loss": 1.5, "blind_loss": 4.0, "shown_text": "".join(NASTY), "full_attention": True,
-            "most_tokens": 200, **changes}
+            "most_tokens": 200, "pages": True, "study": False, **changes}
+
+
+def no_repeats():
+    """What `findings.in_text` finds in a text without a repeat."""
+    return TextInduction(pd.DataFrame(columns=list(PLACES)), pd.DataFrame(columns=list(BY_HEAD)), (),
+                         {"arguments": {"fill": "mean"}})
 
 
 def overview(check=None, verdicts=None, question=None, **changes):
     n = len(NASTY)
     logits = torch.randn(n, 20, generator=torch.Generator().manual_seed(0))
     table = tables.token_table(torch.arange(n), NASTY, NASTY, logits, lambda i: NASTY[i % n])
+    in_text = induction.section(no_repeats(), random_pattern(2, 3, n), NASTY)
     strips = index.layer_strips([(grid, 5 * grid) for grid in random_pattern(2, 3, n)])
-    return index.index_page(table, strips, frame(2, 3, verdicts), frame(2, 3, on_text=True), check,
+    return index.index_page(table, strips, frame(2, 3, verdicts), frame(2, 3, on_text=True), in_text, check,
                             some_facts(n, **changes), [("tables/x.csv", "a table")], question)
 
 
@@ -656,7 +664,8 @@ def test_the_folder_holds_what_it_should(written):
         ["index.html", "run.json", *(f"{n}.html" for n in layers)]
         + [f"figures/{n}.{kind}" for n in [*layers, *(f"{n}_values" for n in layers), "scores_repeats", "scores_text"]
            for kind in ("png", "svg")]
-        + [f"tables/{n}.csv" for n in ("attention", "check", "heads_repeats", "heads_text", "links", "links_values",
+        + [f"tables/{n}.csv" for n in ("attention", "check", "heads_repeats", "heads_text", "induction", "induction_heads",
+                                        "links", "links_values",
                                         "tokens", "value_weighted", "weights")])
 
 

@@ -35,8 +35,8 @@ def environment():
     env = Environment(loader=PackageLoader("inspector.pages"), autoescape=True, undefined=StrictUndefined,
                       trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     env.filters |= {"number": words.number, "percent": words.percent, "count": words.count, "bare": words.bare,
-                    "scientific": words.scientific, "compact": words.compact, "significant": words.significant,
-                    "verdict": words.verdict_words}
+                    "scientific": words.scientific, "compact": words.compact, "signed": words.signed,
+                    "significant": words.significant, "verdict": words.verdict_words}
     env.globals |= {"head_name": words.head_name, "page_name": page_name, "plural": words.plural, "hint": words.HINT,
                     "papers": words.PAPERS, "values": words.VALUES}
     return env

@@ -97,12 +97,12 @@ def layer_strips(layers):
     return strips
 
 
-def index_page(tokens, strips, repeats, on_text, check, facts, files, question=None):
+def index_page(tokens, strips, repeats, on_text, induction, check, facts, files, question=None):
     """The overview, as text.
 
-    tokens: see `tables.token_table`; strips: see `layer_strips`; repeats, on_text: the tables of heads on
-    repeated random tokens and on this text; check: the table of the proof, or None; facts: see `report.facts`;
-    files: [(path, what it is)]; question: (Question, its answer from `tables.question_table`), or None.
+    tokens: see `tables.token_table`; strips: see `layer_strips`; repeats, on_text: the tables of heads on repeated random
+    tokens and on this text; induction: see `induction.section`; check: the table of the proof, or None; facts: see
+    `report.facts`; files: [(path, what it is)]; question: (Question, its answer from `tables.question_table`), or None.
     """
     labels = tokens["label"].tolist()
     n_layer, n_head = facts["n_layer"], facts["n_head"]
@@ -129,7 +129,7 @@ def index_page(tokens, strips, repeats, on_text, check, facts, files, question=N
                   found=found_groups(repeats), n_found=sum(map(bool, repeats["verdict"])), question=answered,
                   threshold=repeats.attrs["threshold"], period=repeats.attrs["period"], proof=proof_content(check),
                   strips=strips, thumb_block=cells.block_size(len(labels), cells.STRIP), files=files, thin=thin,
-                  value_scale=value_scale(1, "1: the largest of its layer"),
+                  induction=induction, value_scale=value_scale(1, "1: the largest of its layer"),
                   data=script_json({"labels": labels, "maps": {name: plain(v) for name, v in exact.items()}}))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from .. import __version__, checks, record
 from ..checkpoint import tokens
+from ..findings.in_text import from_trace
 from ..findings.prompts import longest_period
 from ..findings.table import heads
 from ..findings.values import additive_shares, value_table, value_weighted
@@ -13,6 +14,7 @@ from ..model.tracing import ATTENTION_TOKENS, attention_table, trace
 from . import figures, presets, tables, words
 from .html import page_name
 from .index import index_page, layer_strips
+from .induction import section
 from .layer import layer_page
 
 
@@ -40,10 +42,12 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
     token_table = tables.token_table(traced.ids, traced.labels, traced.texts, traced.logits,
                                      lambda token: tokens.labels(model, [token])[0])
     shared = facts(model, traced, text, token_table)
+    matching = [(int(row.layer), int(row.head)) for row in repeats.itertuples() if "induction" in row.verdict]
+    in_text = from_trace(model, traced, matching, seed=seed)
     with record.folder(out) as folder:
-        write_tables(folder / "tables", traced, token_table, repeats, on_text, proof, weights, progress)
+        write_tables(folder / "tables", traced, token_table, repeats, on_text, in_text, proof, weights, progress)
         write_figures(folder / "figures", traced, repeats, on_text, weights, shared, progress)
-        write_pages(folder, traced, token_table, repeats, on_text, proof, weights, shared, text, progress)
+        write_pages(folder, traced, token_table, repeats, on_text, in_text, proof, weights, shared, text, progress)
         record.write_text(folder / "run.json", record.to_json(run) + "\n")
     return Path(out).expanduser()
 
@@ -58,8 +62,8 @@ def facts(model, traced, text, token_table):
     name = f"{source} in {model.dtype}" if half else source          # a coarse number says so wherever it goes
     return {"model": name, "source": source, "half": half, "release": model.release,
             "n_layer": config.n_layer, "n_head": config.n_head, "dtype": model.dtype, "device": model.device,
-            "version": __version__, "n_tokens": len(traced.ids), "bos": traced.bos, "mean_loss": loss,
-            "blind_loss": math.log(config.vocab_size),
+            "version": __version__, "pages": True, "study": False, "n_tokens": len(traced.ids), "bos": traced.bos,
+            "mean_loss": loss, "blind_loss": math.log(config.vocab_size),
             "shown_text": words.headline(text if text is not None else "".join(traced.texts) or " ".join(traced.labels)),
             "full_attention": len(traced.ids) <= ATTENTION_TOKENS, "most_tokens": ATTENTION_TOKENS}
 
@@ -82,7 +86,7 @@ def layer_grids(traced, weights, layer):
     return parts[0], value_weighted(*parts), additive_shares(*parts)
 
 
-def write_tables(folder, traced, token_table, repeats, on_text, proof, weights, progress=None):
+def write_tables(folder, traced, token_table, repeats, on_text, in_text, proof, weights, progress=None):
     """All tables as CSV."""
     import pandas as pd
     folder.mkdir()
@@ -93,6 +97,7 @@ def write_tables(folder, traced, token_table, repeats, on_text, proof, weights, 
             found.append(tables.link_table(pattern, traced.labels, layer, weighted, shares, by_value=name == "links_values"))
     parts = pd.concat([tables.weight_table(each, layer) for layer, each in enumerate(weights)])
     named = {"tokens": token_table, "heads_repeats": repeats, "heads_text": on_text, "weights": parts,
+             "induction": in_text.places, "induction_heads": in_text.by_head,
              **{name: pd.concat(found) for name, found in links.items()}}
     if proof is not None:
         named["check"] = proof
@@ -124,14 +129,15 @@ def values_figure(traced, weights, layer, title, kind="png"):
     return figures.layer_figure(weighted_layer(traced, weights, layer), traced.labels, title, layer, kind, weighted=True)
 
 
-def write_pages(folder, traced, token_table, repeats, on_text, proof, weights, shared, text, progress=None):
+def write_pages(folder, traced, token_table, repeats, on_text, in_text, proof, weights, shared, text, progress=None):
     """The overview and a page for each layer."""
     question = presets.question_of(text)
     answer = question and (question, tables.question_table(traced.pattern, traced.texts, question))
     layers = range(shared["n_layer"])
     strips = layer_strips((traced.pattern[layer], weighted_layer(traced, weights, layer)) for layer in layers)
     record.write_text(folder / "index.html", index_page(
-        token_table, strips, repeats, on_text, proof, shared, index_files(shared, proof is not None), answer))
+        token_table, strips, repeats, on_text, section(in_text, traced.pattern, traced.labels), proof, shared,
+        index_files(shared, proof is not None), answer))
     for layer in progress(layers, total=len(layers), desc="pages") if progress is not None else layers:
         record.write_text(folder / page_name(layer, len(layers)), layer_page(
             layer, *layer_grids(traced, weights, layer), traced.labels, repeats[repeats["layer"] == layer],
@@ -144,6 +150,8 @@ def index_files(shared, checked):
              ("tables/heads_repeats.csv", "scores on repeats, with spread, control and verdict"),
              ("tables/heads_text.csv", "scores on this text"), *link_files(),
              ("tables/weights.csv", "the weights of each layer in numbers")]
+    found += [("tables/induction.csv", "induction in this text, place by place"),
+              ("tables/induction_heads.csv", "the same, head by head")]
     found += [("tables/check.csv", "the proof, place by place")] if checked else []
     found += attention_file(shared)
     found += [(f"figures/scores_{name}.{kind}", f"the maps, {kind.upper()}") for name in ("repeats", "text")

@@ -55,6 +55,11 @@ def number(value, digits=2):
     return shown.replace("-", "−")
 
 
+def signed(value):
+    """A number that may be below 0, for a table: +0.41, −2.30; a dash where there is none."""
+    return "–" if value is None or not math.isfinite(value) else f"{value:+.2f}".replace("-", "−")
+
+
 def significant(value):
     """Three significant digits: 0.0469, −1.2e-05."""
     return "–" if value is None or not math.isfinite(value) else f"{value:.3g}".replace("-", "−", 1 if value < 0 else 0)
@@ -135,6 +140,12 @@ def listing(items):
 def plural(n, word):
     """1 head, 2 heads, no head."""
     return f"{'no' if n == 0 else count(n)} {word}{'s' if n > 1 else ''}"
+
+
+def positions(numbers, most):
+    """3, 7, 12 and 4 more: the first `most` of some positions."""
+    shown = ", ".join(map(str, numbers[:most]))
+    return f"{shown} and {len(numbers) - most} more" if len(numbers) > most else shown
 
 
 def verdict_words(verdict):

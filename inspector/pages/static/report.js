@@ -35,6 +35,21 @@
   const here = document.querySelector(".layers [aria-current]");
   if (here) here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.offsetLeft - here.parentElement.clientWidth / 2;
 
+  // Induction: a token under the pointer or with the focus lights the arcs that leave or reach it, and their other ends.
+  for (const list of document.querySelectorAll(".arcs")) {
+    const arcs = [...list.querySelectorAll(".arc")];
+    const lines = arc => [arc.parentElement.dataset.line, arc.dataset.to];
+    const light = event => {
+      const line = event.type === "pointerleave" || event.type === "focusout" ? null : event.target.closest("li")?.dataset.line;
+      const own = new Set(arcs.filter(arc => lines(arc).includes(line)));
+      const ends = new Set([...own].flatMap(lines));
+      list.classList.toggle("lit", own.size > 0);
+      for (const arc of arcs) arc.classList.toggle("lit", own.has(arc));
+      for (const item of list.children) item.classList.toggle("lit", ends.has(item.dataset.line));
+    };
+    for (const type of ["pointerover", "pointerleave", "focusin", "focusout"]) list.addEventListener(type, light);
+  }
+
   for (const plot of document.querySelectorAll(".plot")) {
     const cells = plot.querySelector(".cells");
     const readout = plot.parentElement.querySelector(".readout");
