@@ -316,6 +316,143 @@ def test_the_proof_is_in_sight_without_scrolling(browser, reports, width):
     assert overlaps(cells) == []
 
 
+# -- value-weighted --------------------------------------------------------------------------------------------------
+
+IN_SIGHT = """() => Object.fromEntries(['weights', 'values'].map(kind =>
+  [kind, [...document.querySelectorAll('.for-' + kind)].filter(e => e.checkVisibility()).length]))"""
+
+
+def weighted_pattern(model, n, layer):
+    """Value-weighted cells of one layer, [head, query, key], with the vector of every key kept: another route."""
+    traced = inspector.trace(model, ids=ids_of(model, n))
+    vectors = torch.einsum("hjd,hdm->hjm", traced.v[layer].double(), model.weights.blocks[layer].W_O.double())
+    return traced.pattern[layer].double() * vectors.norm(dim=-1)[:, None, :]
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+@pytest.mark.parametrize("name", ["index.html", "layer_00.html"])
+def test_the_switch_works_by_keyboard_for_every_grid_of_a_page(browser, reports, name, javascript):
+    """At first the pattern stands; an arrow key turns all grids, their lists and the bar over, and back."""
+    with chromium.opened(browser, reports[5] / name, java_script_enabled=javascript) as page:
+        first = page.evaluate(IN_SIGHT)
+        assert first["weights"] > 2
+        assert first["values"] == 0
+        page.focus("#shown-weights")
+        page.keyboard.press("ArrowRight")
+        second = page.evaluate(IN_SIGHT)
+        assert second["weights"] == 0
+        assert second["values"] >= first["weights"]
+        images = page.evaluate("[...document.querySelectorAll('.cells, .strips a')].map(e => "
+                               "[...e.querySelectorAll('img')].filter(i => i.checkVisibility()).length)")
+        assert set(images) == {1}
+        page.keyboard.press("ArrowLeft")
+        assert page.evaluate(IN_SIGHT) == first
+
+
+@pytest.mark.parametrize(("name", "width"), [(5, 1280), (30, 390), (200, 1280), ("torture", 390)])
+def test_value_weighted_pages_have_no_overlap(browser, reports, name, width):
+    for path in pages(reports[name])[:2]:
+        with chromium.opened(browser, path, width=width) as page:
+            height = page.locator(".top").bounding_box()["height"]
+            page.check("#shown-values")
+            check_layout(page, width)
+            assert page.locator(".top").bounding_box()["height"] == height          # nothing below the bar moves
+
+
+def test_a_value_weighted_cell_is_read_in_its_own_measure(browser, reports, model):
+    weighted = weighted_pattern(model, 30, 1)
+    largest = float(weighted.max())
+    with chromium.opened(browser, reports[30] / "layer_01.html") as page:
+        page.check("#shown-values")
+        for head in (3, 7):
+            cells, readout = page.locator(f"#grid-L1H{head} .cells"), page.locator(f"#L1H{head} .readout b")
+            box = cells.bounding_box()
+            for query, key in ((29, 4), (17, 16), (8, 3)):
+                cells.hover(position={"x": (key + 0.5) / 30 * box["width"], "y": (query + 0.5) / 30 * box["height"]})
+                want, shown = float(weighted[head, query, key]), readout.text_content()
+                allowed = (want * largest) ** 0.5 / 255 + 0.006 * largest
+                assert float(shown.lstrip("≈< ")) == pytest.approx(want, abs=allowed)
+        page.check("#shown-weights")
+        cells.hover(position={"x": 0.5 / 30 * box["width"], "y": 0.5 / 30 * box["height"]})
+        assert readout.text_content() == "≈ 1.00"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_value_weighted_colours_are_those_of_the_ramp(browser, reports, model, scheme):
+    weighted = weighted_pattern(model, 30, 0)
+    parts = weighted[2] / weighted.max()
+    picked = [divmod(int(i), 30) for i in parts.flatten().sort(descending=True).indices[[0, 3, 30, 80]]]
+    with chromium.opened(browser, reports[30] / "layer_00.html", scheme=scheme, height=2400) as page:
+        page.check("#shown-values")
+        for row, column in picked:
+            want = palette.colour(scheme, float(parts[row, column]) ** 0.5)
+            assert pixel(page, "#grid-L0H2 .cells", row, column, 30, 30) == pytest.approx(np.array(want), abs=0.025)
+
+
+def test_what_is_shown_is_printed(browser, reports):
+    with chromium.opened(browser, reports[5] / "layer_00.html", scheme="dark") as page:
+        page.check("#shown-values")
+        page.emulate_media(media="print", color_scheme="dark")
+        assert page.evaluate(IN_SIGHT)["weights"] == 0
+        assert page.locator(".bar.sqrt.for-values").is_visible()
+        assert "the layer's largest" in page.locator(".bar-note").inner_text()
+
+
+# -- induction in this text ------------------------------------------------------------------------------------------
+
+ARCS = """() => [...document.querySelectorAll('.arc:not(.self)')].map(arc => { const b = arc.getBoundingClientRect();
+  const middle = line => { const t = document.querySelector(`[data-line="${line}"] > .token`).getBoundingClientRect();
+    return (t.top + t.bottom) / 2; };
+  return {top: b.top - middle(arc.dataset.to), bottom: b.bottom - middle(arc.parentElement.dataset.line), left: b.left,
+          right: b.right, edge: document.querySelector('.arcs li:not(.head) > .token').getBoundingClientRect().left,
+          opacity: Number(getComputedStyle(arc).opacity), strength: Number(arc.style.getPropertyValue('--strength'))}; })"""
+
+
+@pytest.mark.parametrize(("name", "width", "least"), [(200, 1280, 100), (200, 390, 100), ("torture", 390, 1)])
+def test_arcs_end_at_their_tokens(browser, reports, name, width, least):
+    """The upper end at what followed, the lower at the token, beside its words and inside the page; also without script."""
+    with chromium.opened(browser, reports[name] / "index.html", width=width, java_script_enabled=False) as page:
+        arcs = page.evaluate(ARCS)
+    assert len(arcs) >= least
+    for arc in arcs:
+        assert abs(arc["top"]) <= 2
+        assert abs(arc["bottom"]) <= 2
+        assert 0 <= arc["left"] < arc["right"] <= arc["edge"]
+        assert arc["opacity"] == pytest.approx(0.12 + 0.88 * arc["strength"], abs=0.01)
+
+
+def lit(page):
+    """[(line, line it leads to)] of the arcs that are not faint."""
+    return page.evaluate("""() => [...document.querySelectorAll('.arc')].filter(a => getComputedStyle(a).opacity > 0.07)
+      .map(a => [Number(a.parentElement.dataset.line), Number(a.dataset.to)])""")
+
+
+@pytest.mark.parametrize("way", ["hover", "focus", "without script"])
+def test_a_token_lights_its_arcs(browser, reports, way):
+    """Pointed at or focused: those that leave it and those that reach it, no other; without script those that leave it."""
+    with chromium.opened(browser, reports[200] / "index.html", java_script_enabled=way != "without script") as page:
+        every = lit(page)
+        line = next(to for line, to in every if any(other == to for other, _ in every))
+        token = page.locator(f'[data-line="{line}"] > .token')
+        token.focus() if way == "focus" else token.hover()
+        own = [ends for ends in every if (ends[0] == line if way == "without script" else line in ends)]
+        assert 0 < len(own) < len(every)
+        assert lit(page) == own
+        if way == "hover":
+            page.hover("h1")
+            assert lit(page) == every
+
+
+def test_a_token_leads_to_its_row_also_in_the_fold(browser, reports):
+    with chromium.opened(browser, reports[200] / "index.html") as page:
+        folded = page.locator("details .places tr").last.get_attribute("id")
+        inside = page.evaluate("[...document.querySelectorAll('.arcs a')].map(a => a.hash.slice(1)).filter(id => "
+                               "document.querySelector('details').contains(document.getElementById(id)))")
+        assert not page.locator(f"#{folded}").is_visible()
+        page.locator(f".arcs a[href='#{inside[0]}']").click()
+        assert page.locator(f"#{inside[0]}").is_visible()
+
+
 @pytest.mark.parametrize("scale", ["sqrt", "linear"])
 def test_the_ticks_of_the_colour_bar_stand_apart(browser, reports, scale):
     with chromium.opened(browser, reports[5] / "layer_00.html", width=390) as page:

@@ -98,7 +98,7 @@ def percent(value):
     """38 %; a dash where there is none. 0 % and 100 % are not said of what only rounds to them: `<1 %` and `>99 %`."""
     if value is None or not math.isfinite(value):
         return "–"
-    shown = f"{100 * value:.0f}"
+    shown = f"{100 * value + 0.0:.0f}"                               # + 0.0: of -0.0 makes 0
     if shown in ("0", "-0") and value:
         return "<1 %" if value > 0 else ">−1 %"
     return ">99 %" if shown == "100" and value < 1 else f"{shown.replace('-', '−')} %"
