@@ -6,7 +6,8 @@ from .checkpoint import tokens
 from .errors import ArgumentError
 from .record import run_record
 
-TRUTHS = ("huggingface", "planted")
+TRUTHS = ("huggingface", "planted", "published")
+OWN_PROMPTS = {"planted": "the planted model is", "published": "a published release is"}
 DEFAULT_TOKENS = 32
 
 
@@ -21,25 +22,31 @@ def check(model, text=None, *, ids=None, bos=False, against="huggingface", float
 
     against "huggingface": every quantity of every layer and head beside transformers' eager forward pass (`parity`).
     against "planted": the scores of the planted model beside what was planted, with its counterfactuals; takes no text.
+    against "published": what others published on this very release (by the hash of its weights), beside ours
+    (`findings.published`, which adds the columns statement, source, where, note); takes no text.
 
-    Columns: part, quantity, layer, head, ours, theirs, difference, bound, verdict ("passed" or "failed").
-    `.attrs`: "passed" (bool), "verdict" ("passed", "failed", or what was left out: "rounding only", "float32 only"),
-    "summary" (one sentence), "run".
+    Columns: part, quantity, layer, head, ours, theirs, difference, bound, verdict ("passed" or "failed"; more words where
+    published numbers can only be shown beside).
+    `.attrs`: "passed" (bool), "verdict" ("passed", "failed", or what was left out: "rounding only", "float32 only", "bands
+    only"), "summary" (one sentence), "run".
 
     Raises ArgumentError, TextError; SourceError where the reference cannot be loaded.
     """
     if against not in TRUTHS:
         raise ArgumentError(f"against is {against!r}; expected one of {', '.join(TRUTHS)}")
+    if against != "huggingface" and (text is not None or ids is not None or bos or not float64):
+        raise ArgumentError(f"{OWN_PROMPTS[against]} checked on its own prompts, in its own dtype: give no text, no ids, "
+                            "no BOS and no float64 switch")
     if against == "planted":
-        if text is not None or ids is not None or bos or not float64:
-            raise ArgumentError("the planted model is checked on its own prompts, in its own dtype: give no text, no ids, "
-                                "no BOS and no float64 switch")
         if model.files.source != "planted":
             raise ArgumentError(f"against 'planted' checks the planted model; this one is {model.files.source!r} "
                                 "(use --model planted)")
         from .findings.planted_truth import planted_truth
         table = planted_truth(model, progress=progress)
         row = None
+    elif against == "published":
+        from .findings.published.table import published
+        table, row = published(model, progress=progress), None
     else:
         from .parity import parity
         if bos and text is None and ids is None:

@@ -113,13 +113,15 @@ def test_the_unembedding_gives_the_change_of_real_logits(tmp_path):
 def test_the_direct_path_is_the_one_of_circuits_and_of_attribution(tmp_path):
     """One idea, three users: the folded W_U of the weights, and a part's contribution to one token's logit."""
     from inspector.findings.circuits.folding import folded
-    from inspector.findings.direct import contributions
+    from inspector.findings.direct import frozen_norm, mean_unembedding, unembedding
     model = tiny(tmp_path)
     U, written, resid = direct_unembedding(model), random(5, 24, seed=1), random(5, 24, seed=2)
     torch.testing.assert_close(U, folded(model).W_U, rtol=0, atol=1e-13)
     ids = torch.tensor([3, 96, 0, 3, 50])
     want = (written * U[:, ids].T).sum(-1) / final_scale(model, resid)
-    torch.testing.assert_close(contributions(model, written, resid, ids), want, rtol=0, atol=1e-12)
+    columns = unembedding(model, ids) - mean_unembedding(model)
+    found = (frozen_norm(model, written, resid) * columns).sum(-1)
+    torch.testing.assert_close(found, want, rtol=0, atol=1e-12)
 
 
 def test_float32_reads_as_float64_does(tmp_path):
@@ -206,7 +208,7 @@ def test_no_random_head_is_called(tmp_path):
     for seed in range(10):
         model = tiny(tmp_path / str(seed), dtype="float32", seed=seed, n_embd=64, n_head=8, n_layer=4, n_positions=128,
                      vocab_size=307)
-        table = copying(model, seed=seed)
+        table = copying(model, period=24, seed=seed)
         called += sum(map(bool, table["verdict"]))
         t.extend(table["copying_second"] / table["copying_second_se"])
     assert len(t) == 320

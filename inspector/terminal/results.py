@@ -45,6 +45,8 @@ def heads_text(table):
 
 def check_text(table):
     """The proof: the largest difference of each quantity beside its bound, and the verdict."""
+    if "statement" in table:
+        return published_text(table)
     rows = []
     worst = table.assign(used=table["difference"] / table["bound"])
     parity = set(table["part"]) <= {"formula", "rounding"}
@@ -57,6 +59,23 @@ def check_text(table):
                      f"{row['bound']:.2e}", "passed" if not failed else f"{failed} of {len(group)} failed"])
     header = ["worst of each", "where", "ours", "theirs", "difference", "bound", "verdict"]
     return "\n".join([columns(rows, header), "", table.attrs["summary"], f"verdict: {table.attrs['verdict']}"])
+
+
+def published_text(table):
+    """Beside the published: each kind of number with how many there are of each verdict, and its largest difference."""
+    rows = []
+    kinds = table.assign(kind=table["quantity"].str.partition(",")[0])
+    for (part, kind), group in kinds.groupby(["part", "kind"], sort=False):
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in group["verdict"].value_counts().items())
+        used = group["difference"] / group["bound"]
+        row = group.loc[used.idxmax()] if used.notna().any() else None
+        numbers = ["-"] * 4 if row is None else [f"{row[name]:.4f}" for name in ("ours", "theirs")] + [
+            f"{row[name]:.1e}" for name in ("difference", "bound")]
+        where = "-" if row is None else row["quantity"].partition(", ")[2] or f"{row['layer']}.{row['head']}"
+        rows.append([part, kind if len(kind) <= 60 else kind[:57] + "...", where, *numbers, counts])
+    header = ["part", "worst of each", "where", "ours", "theirs", "difference", "bound", "verdicts"]
+    end = [table.attrs["summary"], "Every number with its source: --csv or --json.", f"verdict: {table.attrs['verdict']}"]
+    return "\n".join([columns(rows, header, left=(0, 1, 2)), "", *end])
 
 
 def info_text(found):
