@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from . import positions
-from .eigen import core_eigenvalues, norm, ratio_of, reduced, symmetric_share
+from .eigen import core_eigenvalues, eigenvalue_ratio, least_of, norm, ratio_of, reduced, symmetric_share
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,10 +38,11 @@ def nothing(W):
 
 def copying(W_V, W_O, joins, layer):
     """{column: [head]} of OV. The effective embedding is what layers from 1 on read; in layer 0 it is NaN."""
-    return {"ov_copying": ratio_of(W_V, W_O, joins.same),
+    eigenvalues = core_eigenvalues(W_V, W_O, joins.same)
+    return {"ov_copying": eigenvalue_ratio(eigenvalues, least_of(W_V, W_O, joins.same)),
             "ov_copying_vocab": ratio_of(W_V, W_O, joins.write),
             "ov_copying_effective": ratio_of(W_V, W_O, joins.write_effective) if layer else nothing(W_V),
-            "ov_positive": (core_eigenvalues(W_V, W_O, joins.same).real > 0).double().mean(-1),
+            "ov_positive": (eigenvalues.real > 0).double().mean(-1),
             "ov_norm": norm(reduced(W_V, W_O))}
 
 
@@ -59,7 +60,6 @@ def matching(W_Q, W_K, joins, composed, layer):
 def positional(W_Q, W_K, W_pos, divided_by, scale):
     """{column: [head]} of what position embeddings alone attend to. divided_by: [pos], `positions.layer_norm_scale`."""
     scores = positions.positional_scores(W_pos, W_Q, W_K)                                    # [head, query, key]
-    profile = positions.profile(scores)                                                      # [head, offset]
-    return {"positional_offset": positions.highest_offset(profile),
-            "positional_z": positions.standing_out(profile),
+    offset, z = positions.standing_out(positions.profile(scores))
+    return {"positional_offset": offset, "positional_z": z,
             "positional_previous": positions.previous_share(scores * (scale / divided_by[:, None] / divided_by))}

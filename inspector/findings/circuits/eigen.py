@@ -55,17 +55,22 @@ def least_sum(d_head, d_model, norm_head, norm_join):
     return NOTHING * d_head / d_model * norm_head * norm_join
 
 
+def least_of(left, right, join):
+    """`least_sum` of each head's left @ right whose ends are joined by `join`: [...]. Shapes as `core_eigenvalues`."""
+    d_model, d_head = left.shape[-2:]
+    return least_sum(d_head, d_model, norm(reduced(left, right)), norm(join))
+
+
 def ratio_of(left, right, join):
     """Eigenvalue ratio of each head's left @ right whose ends are joined by `join`: [...]. Shapes as `core_eigenvalues`."""
-    d_model, d_head = left.shape[-2:]
-    least = least_sum(d_head, d_model, norm(reduced(left, right)), norm(join))
-    return eigenvalue_ratio(core_eigenvalues(left, right, join), least)
+    return eigenvalue_ratio(core_eigenvalues(left, right, join), least_of(left, right, join))
 
 
 def symmetric_share(W_Q, W_K):
-    """||(W + W^T) / 2||^2 / ||W||^2 of W = W_Q W_K^T: 1 symmetric, 0 antisymmetric, 1/2 for random factors. [...].
+    """||(W + W^T) / 2||^2 / ||W||^2 of W = W_Q W_K^T: 1 symmetric, 0 antisymmetric, [...].
 
-    = (1 + tr(W W) / ||W||^2) / 2, and tr(W W) = sum of M * M^T with M = W_K^T W_Q, [d_head, d_head].
+    It is (1 + tr(W W) / ||W||^2) / 2, and tr(W W) the sum of M * M^T with M = W_K^T W_Q, [d_head, d_head]. Random factors
+    have (1 + 1 / d_model) / 2 in the mean.
     """
     core = W_K.mT @ W_Q
     return (1 + (core * core.mT).sum((-2, -1)) / norm(reduced(W_Q, W_K.mT)) ** 2) / 2

@@ -20,23 +20,18 @@ def profile(scores):
     return scores[:, rows[:, None], rows[:, None] - offsets].mean(1)
 
 
-def flat(profile):
-    """Where all offsets score alike up to rounding, or there are fewer than 4 of them: nothing stands out. [head]."""
-    if profile.shape[-1] < 4:
-        return torch.ones(profile.shape[:-1], dtype=torch.bool)
-    return profile.std(-1) <= 1e-9 * profile.abs().amax(-1)
-
-
-def highest_offset(profile):
-    """The offset with the highest mean score, [head]; NaN where the profile is `flat`."""
-    found = profile.argmax(-1).double() if profile.shape[-1] else torch.nan
-    return torch.where(flat(profile), torch.nan, found)
-
-
 def standing_out(profile):
-    """How many standard deviations of the other offsets offset 1 lies above their mean, [head]; NaN where it is `flat`."""
+    """(highest offset, z of offset 1): [head] each. profile: [head, offset].
+
+    z: by how many standard deviations of the other offsets offset 1 lies above their mean. NaN where all offsets score
+    alike up to rounding, and where there are fewer than 4.
+    """
+    if profile.shape[-1] < 4:
+        return profile.new_full((2, len(profile)), torch.nan).unbind()
     others = torch.cat([profile[:, :1], profile[:, 2:]], dim=1)
-    return torch.where(flat(profile), torch.nan, (profile[:, 1:2].sum(1) - others.mean(1)) / others.std(1))
+    flat = profile.std(-1) <= 1e-9 * profile.abs().amax(-1)
+    z = (profile[:, 1] - others.mean(1)) / others.std(1)
+    return torch.where(flat, torch.nan, profile.argmax(-1).double()), torch.where(flat, torch.nan, z)
 
 
 def layer_norm_scale(W_E, W_pos, epsilon):

@@ -39,7 +39,7 @@ class Circuits:
                              does a token match the one before the key (induction heads; Olsson et al. 2022, appendix,
                              QK-eigenvalue measure); NaN in layer 0
       qk_matching_composed_effective   the same, effective: the query's token, and the key's behind heads of layer 1 on
-      qk_symmetric           ||(W + W^T) / 2||^2 / ||W||^2 of W = W_QK, 1/2 for random factors
+      qk_symmetric           ||(W + W^T) / 2||^2 / ||W||^2 of W = W_QK, about 1/2 for random factors
       qk_norm                ||W_QK||, Frobenius, without 1 / sqrt(d_head)
       positional_offset      the offset at which position embeddings alone score highest (`positions.py`)
       positional_z           by how many standard deviations of the other offsets offset 1 stands above their mean
@@ -85,7 +85,7 @@ def given_scores(model, previous):
     """`previous` as [layer, head], float64. Raises ArgumentError where it has another shape or is not finite."""
     expected = f"expected a finite number for each [layer, head], {[model.config.n_layer, model.config.n_head]}"
     try:
-        found = torch.as_tensor(previous, dtype=torch.float64).cpu()
+        found = torch.tensor(previous.tolist() if hasattr(previous, "tolist") else previous, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ArgumentError(f"previous is a {type(previous).__name__} that holds other things than numbers; {expected}"
                             ) from error
@@ -98,7 +98,7 @@ def given_scores(model, previous):
 def framed(places, columns):
     """A DataFrame of a grid: `places` {name: its places} along each axis, then each column's [*axes] values flattened."""
     index = pd.MultiIndex.from_product(list(places.values()), names=list(places)).to_frame(index=False)
-    return index.assign(**{name: values.flatten().numpy() for name, values in columns.items()})
+    return index.join(pd.DataFrame({name: values.flatten().numpy() for name, values in columns.items()}))
 
 
 def pairs_of(w, first, second, all_ends, joins, level):
