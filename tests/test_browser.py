@@ -408,7 +408,7 @@ ARCS = """() => [...document.querySelectorAll('.arc:not(.self)')].map(arc => { c
           opacity: Number(getComputedStyle(arc).opacity), strength: Number(arc.style.getPropertyValue('--strength'))}; })"""
 
 
-@pytest.mark.parametrize(("name", "width", "least"), [(200, 1280, 100), (200, 390, 100), ("torture", 390, 1)])
+@pytest.mark.parametrize(("name", "width", "least"), [(200, 1280, 20), (200, 390, 20), ("torture", 390, 1)])
 def test_arcs_end_at_their_tokens(browser, reports, name, width, least):
     """The upper end at what followed, the lower at the token, beside its words and inside the page; also without script."""
     with chromium.opened(browser, reports[name] / "index.html", width=width, java_script_enabled=False) as page:
