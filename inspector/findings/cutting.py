@@ -21,7 +21,7 @@ from ..model.kernels import Edit, scan
 
 FILLS = ("mean", "zero", "resample")
 PATTERNS = ("free", "frozen")
-POSITIONS_AT_ONCE = 4096      # cuts x sequences x positions computed together: more is slower on a CPU, whose caches it leaves
+POSITIONS_AT_ONCE = 4096      # cuts x sequences x positions computed together; with more a CPU leaves its caches
 
 # Makes the patterns and keeps none. Where an edit brings the patterns, no score is computed.
 attend = scan(lambda pattern, first_query: {})
