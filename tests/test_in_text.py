@@ -219,11 +219,13 @@ def test_wrong_arguments_are_refused(planted):
 HEADS = ((0, 2), (1, 1), (1, 3), (2, 0))
 
 
-def test_p_is_the_model_s_and_p_cut_is_hugging_face_s_with_the_heads_replaced(model, folder):
+@pytest.mark.parametrize("bos", [False, True])
+def test_p_is_the_model_s_and_p_cut_is_hugging_face_s_with_the_heads_replaced(model, folder, bos):
     """transformers runs the text with c_proj's input overwritten by its own mean over the reference sequences."""
-    found = from_trace(model, trace(model, ids=REPEATING), HEADS, n_sequences=5, seed=3)
+    ids = [model.config.bos_token_id, *REPEATING] if bos else REPEATING
+    found = from_trace(model, trace(model, ids=ids), HEADS, n_sequences=5, seed=3)
     theirs = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager").eval()
-    reference, _ = unrepeated(model, len(REPEATING), False, 5, 3)
+    reference, _ = unrepeated(model, len(ids), bos, 5, 3)
     width = 24 // 4
     seen = {}
 
@@ -249,8 +251,8 @@ def test_p_is_the_model_s_and_p_cut_is_hugging_face_s_with_the_heads_replaced(mo
         return p[0]
 
     run(record, reference)
-    cut = run(overwrite, torch.tensor([REPEATING]))
-    clean = run(lambda _: lambda _, inputs: None, torch.tensor([REPEATING]))
+    cut = run(overwrite, torch.tensor([ids]))
+    clean = run(lambda _: lambda _, inputs: None, torch.tensor([ids]))
     assert (cut - clean).abs().max() > 1e-2
     for row in found.places.itertuples():
         assert row.p == pytest.approx(float(clean[row.position, row.follower_id]), abs=1e-12)
