@@ -1,33 +1,66 @@
 """The captions of the study's figures: what is drawn, and how it was measured. A figure never travels without one."""
 
 from pathlib import Path
+from typing import NamedTuple
 
+from ..findings.protocols import PROTOCOLS
 from .words import TITLES, listing, plural
 
-# What a column of the study's tables means, and the level it has where nothing is there.
-MEASURES = {
-    "previous_token": "previous token: attention to the token just before (1 = all of it)",
-    "current_token": "current token: attention to the token itself (1 = all of it)",
-    "first_token": "first token: attention to the first token (1 = all of it)",
-    "induction": "induction (the stripe): attention to what followed earlier copies of the same token (1 = all of it)",
-    "duplicate_token": "duplicate token: attention to earlier copies of the same token (1 = all of it)",
-    "prefix_matching": "prefix matching (Olsson et al. 2022): mean of the (query, follower) entries, at most 0.5 with "
-                       "four copies",
-    "copying_second": "copying on the second copy: what the head adds to the right next token's logit, above its mean "
-                      "over the vocabulary, final LayerNorm scale frozen (level 0, signed)",
-    "copying_z": "copying z: attention-weighted logit of the tokens looked at, in standard deviations over the "
-                 "vocabulary (level 0, signed)",
-    "copying_ratio": "copying ratio (Olsson et al. 2022): from -1 to 1; a head that ignores its input reads 2/T - 1",
-    "ov_copying": "OV copying, from the weights: sum of the real parts of the eigenvalues of OV over the sum of their "
-                  "sizes (it does not tell copying from suppressing)",
-}
 TIMES = {2: "twice", 3: "three times", 4: "four times"}
+OLSSON = PROTOCOLS["olsson"]
+
+
+class Measure(NamedTuple):
+    """A column of the study's tables as a figure names it, and what it means with the level of a head that does nothing."""
+
+    title: str
+    means: str
+
+
+MEASURES = {column: Measure(title, means) for column, title, means in (
+    ("previous_token", "previous token", "attention to the token just before (at most 1)"),
+    ("current_token", "current token", "attention to the token itself (at most 1)"),
+    ("first_token", "first token", "attention to the first token (at most 1)"),
+    ("duplicate_token", "duplicate token", "attention to earlier copies of the token (at most 1)"),
+    ("induction", "induction (the stripe)", "attention to what followed earlier copies of the token (at most 1)"),
+    ("prefix_matching", "prefix matching",
+     f"the stripe by the protocol of Olsson et al. 2022, {OLSSON.n_sequences} sequences of a start token and "
+     f"{OLSSON.period} ids {TIMES[OLSSON.repeats]}, mean over all earlier copies (at most {2 / OLSSON.repeats:g})"),
+    ("copying_second", "copying, second copy (logit)",
+     "what the head adds to the right next token's logit, above its mean over the vocabulary, final LayerNorm scale frozen "
+     "(level 0)"),
+    ("copying_z", "copying z",
+     "attention-weighted logit of the tokens looked at, in standard deviations over the vocabulary (level 0)"),
+    ("copying_ratio", "copying ratio", "Olsson et al. 2022: -1 to 1; a head that ignores its input reads 2/T - 1"),
+    ("ov_copying", "OV copying",
+     "eigenvalues of OV, their sum over the sum of their sizes (level 0; does not tell copying from suppressing)"),
+    ("ov_copying_vocab", "OV copying, vocabulary",
+     "the eigenvalues of OV between embedding and unembedding, their sum over the sum of their sizes (level 0; does not "
+     "tell copying from suppressing)"),
+    ("qk_matching", "QK matching", "the eigenvalue ratio of QK between equal tokens (level 0)"),
+    ("qk_matching_composed", "QK matching, composed",
+     "the eigenvalue ratio of QK through the earlier heads, each by its previous-token score: does a token match the one "
+     "before the key (level 0)"),
+    ("cut_free", "cut (nats)", "change of the loss in the second copy when the head alone is cut"),
+    ("cut_frozen", "cut, frozen (nats)", "the same with all later patterns as in the clean run"),
+)}
+KINDS = "An induction head matches and copies, an anti-induction head matches and suppresses."
 REPEATS = "Repeats are in the training data, so that when these heads appear says nothing about natural text."
 
 
 def capital(text):
     """The text with its first letter capital."""
     return text[:1].upper() + text[1:]
+
+
+def measure(column):
+    """The Measure of any column; one without an entry keeps its own name."""
+    return MEASURES.get(column, Measure(TITLES.get(column, column.replace("_", " ")), "as in the tables"))
+
+
+def explained(column):
+    """"copying z: attention-weighted ... (level 0)"."""
+    return ": ".join(measure(column))
 
 
 def measured(run):
@@ -44,7 +77,7 @@ def measured(run):
     elif "seed" in arguments:
         found.append(f"Seed {arguments['seed']}.")
     if "fold" in arguments:
-        found.append(f"From the weights, LayerNorm {'folded in' if arguments['fold'] else 'left out'}.")
+        found.append(f"Measures of the weights: LayerNorm {'folded in' if arguments['fold'] else 'left out'}.")
     if "samples" in arguments:
         found.append(f"Baseline: {plural(arguments['samples'], 'random pair')} of the same shapes.")
     if arguments.get("fill"):
@@ -58,16 +91,15 @@ def measured(run):
 
 def maps_caption(columns, run):
     """Caption of `score_maps`."""
-    means = "; ".join(MEASURES.get(column, TITLES.get(column, column.replace("_", " "))) for column in columns)
     return ("One cell a head, layers down, heads across; hatched: no value; frames: heads with a verdict. "
-            f"{capital(means)}. {measured(run)}")
+            f"{KINDS} {capital('; '.join(map(explained, columns)))}. {measured(run)}")
 
 
 def matching_caption(x, y, threshold, run, *, absent=0, unnamed=0):
     """Caption of `matching_against_copying`. absent: heads without a value; unnamed: found heads too many to name."""
-    return (f"One point a head. Across: {MEASURES.get(x, x)}. Up: {MEASURES.get(y, y)}. Bars: one standard error over "
+    return (f"One point a head. Across: {explained(x)}. Up: {explained(y)}. Bars: one standard error over "
             f"sequences. Dashed: the verdict's threshold, {threshold:g}; dotted: the levels of a head that does neither. "
-            + (f"{capital(plural(absent, 'head'))} without a value not drawn. " if absent else "")
+            f"{KINDS} " + (f"{capital(plural(absent, 'head'))} without a value not drawn. " if absent else "")
             + (f"{capital(plural(unnamed, 'head'))} with a verdict not named for want of room. " if unnamed else "")
             + measured(run))
 
@@ -84,7 +116,7 @@ def loss_caption(cut, run):
     """Caption of `loss_by_position`. cut: names of the heads cut together, or none."""
     heads = f" and with {listing(cut)} cut" if cut else ""
     return (f"Loss of each next token of repeated random ids, clean{heads}; bands: one standard error over sequences. "
-            "Shaded: tokens that stand in a copy, so that induction can know all but the first of each; dotted: an "
+            "Shaded: tokens that stand in a copy, of which induction can know all but the very first; dotted: an "
             f"even guess, ln(vocabulary). {measured(run)}")
 
 

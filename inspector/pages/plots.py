@@ -4,7 +4,7 @@ The rules are those of `figures`: made and saved inside its `style()`, object-or
 every time. Every figure carries its caption, so that what a person takes away says how it was measured. Sizes in inches.
 """
 
-import unicodedata
+from bisect import bisect_right
 from typing import NamedTuple
 
 import numpy as np
@@ -30,8 +30,8 @@ class Kind(NamedTuple):
 
 # The colours of Okabe and Ito 2008, "Color Universal Design": apart also for the colour-blind. The first that fits counts.
 KINDS = (
-    Kind("induction_head", "induction head: matches and copies", "#D55E00", "o"),
-    Kind("anti_induction_head", "anti-induction head: matches and suppresses", "#0072B2", "v"),
+    Kind("induction_head", "induction head", "#D55E00", "o"),
+    Kind("anti_induction_head", "anti-induction head", "#0072B2", "v"),
     Kind("induction", "matches only", "#CC79A7", "D"),
     Kind("previous_token", "previous-token head", "#009E73", "s"),
 )
@@ -43,26 +43,35 @@ def kind_of(verdict):
     return next((kind for kind in KINDS if kind.verdict in verdict), OTHER)
 
 
-def wrapped(text, width, size=CAPTION_SIZE):
-    """Lines of a text, each at most `width` inches at this font size by a careful estimate; long words are cut."""
-    def inches(part):
-        return sum(1.1 if unicodedata.east_asian_width(c) in "WF" else 0.54 for c in part) * size / 72
+def is_of(table, *kinds):
+    """Which heads of a table (column verdict) are of these kinds: a boolean array [row]."""
+    return np.array([kind_of(verdict) in kinds for verdict in table["verdict"]], dtype=bool)
 
-    lines = []
-    for paragraph in text.split("\n"):
-        line = ""
-        for word in paragraph.split():
-            while inches(word) > width:
-                cut = next(n for n in range(len(word), 0, -1) if inches(word[:n]) <= width)
-                lines += [line, word[:cut]] if line else [word[:cut]]
-                line, word = "", word[cut:]
-            if line and inches(line + " " + word) > width:
-                lines.append(line)
-                line = word
-            else:
-                line = f"{line} {word}" if line else word
-        lines.append(line)
-    return lines
+
+def wrapped(text, width, size=CAPTION_SIZE):
+    """Lines of a text, each at most `width` inches wide in this style's font at `size` points; long words are cut.
+
+    A twelfth is left free: on coarse screens letters are set on whole pixels, and come out wider.
+    """
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+    font = FontProperties(size=size)
+
+    def fits(part):
+        return text_to_path.get_text_width_height_descent(part, font, ismath=False)[0] <= 66 * width
+
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".lstrip()
+        if fits(longer):
+            lines[-1] = longer
+            continue
+        while not fits(word):
+            cut = max(1, bisect_right(range(len(word)), False, key=lambda n: not fits(word[:n])) - 1)
+            lines.append(word[:cut])
+            word = word[cut:]
+        lines.append(word)
+    return [line for line in lines if line]
 
 
 def sheet(title, caption, body, width=WIDTH):

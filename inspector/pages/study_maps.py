@@ -6,15 +6,15 @@ import numpy as np
 import pandas as pd
 
 from . import palette
-from .captions import MEASURES, maps_caption, matching_caption, threshold_caption
-from .plots import INK, KINDS, OTHER, RULE, SOFT, WIDTH, key_of_kinds, kind_of, name_points, names_of, sheet
-from .words import TITLES, short
+from .captions import maps_caption, matching_caption, measure, threshold_caption
+from .plots import INK, KINDS, OTHER, RULE, SOFT, WIDTH, is_of, key_of_kinds, kind_of, name_points, names_of, sheet
+from .words import short
 
 MOST_NAMES = 30                                 # names beside points; beyond that they would hide them
 MOST_ROWS = 40                                  # heads of the threshold figure
-SIGNED = ("copying_second", "copying_z", "copying_ratio", "ov_copying", "ov_copying_vocab")
-SHORT = {"copying_second": "copying, second copy (logit)", "copying_z": "copying z", "copying_ratio": "copying ratio",
-         "prefix_matching": "prefix matching", "ov_copying": "OV copying"}
+# Measures from 0 to 1; every other one is signed, and drawn on a diverging scale.
+SHARES = ("previous_token", "current_token", "first_token", "duplicate_token", "induction", "prefix_matching",
+          "entropy_relative", "ov_positive", "qk_symmetric", "positional_previous")
 
 
 def grid_of(table, column):
@@ -75,8 +75,8 @@ def _scale(axes, signed, limit, wide):
 def score_maps(table, columns, run, kind="png", *, title="What every head does"):
     """Maps over layers (down) and heads (across), side by side: a matplotlib Figure.
 
-    table: a row a head (layer, head, the columns, verdict: list of words). Shares are drawn on a scale from 0 to 1, the
-    signed measures (SIGNED) on a diverging one, 0 in its middle. Heads with a verdict of `plots.KINDS` are framed.
+    table: a row a head (layer, head, the columns, verdict: list of words). SHARES are drawn on a scale from 0 to 1, all
+    other measures on a diverging one, 0 in its middle. Heads with a verdict of `plots.KINDS` are framed.
     """
     from matplotlib.patches import Rectangle
     grids = {column: grid_of(table, column) for column in columns}
@@ -87,15 +87,14 @@ def score_maps(table, columns, run, kind="png", *, title="What every head does")
     wide = (WIDTH - margin - 0.2 - gap * (max(across, 2) - 1)) / max(across, 2)
     tall = wide * min(2.0, max(0.13, n_layer / n_head * (0.72 if n_head <= 16 else 0.9)))
     step = tall + 0.78
-    kinds = [kind for kind in KINDS if any(kind_of(verdict) is kind for verdict in table["verdict"])]
+    kinds = [kind for kind in KINDS if is_of(table, kind).any()]
     figure, place = sheet(title, maps_caption(columns, run), rows * step + (0.3 if kinds else 0.05))
     for n, (column, values) in enumerate(grids.items()):
         left, top = margin + n % across * (wide + gap), 0.22 + n // across * step
         axes = place(left, top, wide, tall)
-        signed = column in SIGNED
+        signed = column not in SHARES
         limit = _map(axes, values, signed, tall, wide)
-        name = SHORT.get(column, TITLES.get(column, column.replace("_", " ")))
-        axes.set_title(name, fontsize=8, color=INK, loc="left", pad=4)
+        axes.set_title(measure(column).title, fontsize=8, color=INK, loc="left", pad=4)
         _scale(place(left + 0.55 * wide, top + tall + 0.24, 0.45 * wide, 0.06), signed, limit, 1.0)
         for row in table.itertuples():
             if kind_of(row.verdict) is not OTHER:
@@ -116,14 +115,14 @@ def matching_against_copying(table, run, kind="png", *, x="induction", y="copyin
     are left out, and the caption counts them.
     """
     known = table[np.isfinite(table[[x, y]].astype(float)).all(axis=1)]
-    found = known[[kind_of(verdict) is not OTHER for verdict in known["verdict"]]]
+    found = known[is_of(known, *KINDS)]
     found = found.sort_values(x, ascending=False, kind="stable")
     caption = matching_caption(x, y, threshold, run, absent=len(table) - len(known),
                                unnamed=max(0, len(found) - MOST_NAMES))
     figure, place = sheet(title, caption, 4.75)
     axes = place(0.62, 0.1, WIDTH - 0.85, 4.05)
-    axes.set_xlabel(MEASURES.get(x, x).split(":")[0])
-    axes.set_ylabel(SHORT.get(y, y))
+    axes.set_xlabel(measure(x).title)
+    axes.set_ylabel(measure(y).title)
     up = known[y].astype(float)
     low, high = (min(0, up.min()), max(0, up.max())) if len(up) else (-1, 1)
     room = 0.12 * ((high - low) or 1)
@@ -138,7 +137,7 @@ def matching_against_copying(table, run, kind="png", *, x="induction", y="copyin
               ha="center", va="bottom")
     shown = []
     for each in (OTHER, *reversed(KINDS)):            # the found ones on top
-        mine = known[[kind_of(verdict) is each for verdict in known["verdict"]]]
+        mine = known[is_of(known, each)]
         if len(mine):
             shown.insert(0, each)
             errors = [mine[name + "_se"] if name + "_se" in mine and each is not OTHER else None for name in (y, x)]
