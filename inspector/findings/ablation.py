@@ -108,9 +108,10 @@ def ablate(model, heads=None, *, text=None, ids=None, fill="mean", patterns="fre
     plan = planned_cuts(model, heads, n_controls, seed)
     cuts = [(), *(cut for _, cut in plan)]                                                   # the first is the clean run
     how = {"fill": fill, "patterns": patterns, "progress": progress}
+    # The text first: one that does not fit is refused before the work on the sequences.
+    on_text = None if row is None else text_losses(model, row, cuts, n_sequences=n_sequences, seed=seed, **how)
     loss = cut_losses(model, prompts.ids, cuts, reference=draw(model, seed=next_seed(seed), **options).ids,
                       first=bos + period, **how).mean(-1)                                    # [cut, sequence]
-    on_text = None if row is None else text_losses(model, row, cuts, n_sequences=n_sequences, seed=seed, **how)
     table = assemble(plan, loss, on_text)
     run = run_record(model, "ablate", heads=None if heads is None else head_names(parse_heads(model, heads)), text=text,
                      ids=row, fill=fill, patterns=patterns, seed=seed, reference_seed=next_seed(seed),

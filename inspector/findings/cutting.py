@@ -43,8 +43,8 @@ def mean_z(model, ids):
     total = {}
     for rows in ids.split(max(1, POSITIONS_AT_ONCE // ids.shape[1])):
         for index, z in z_of(model, rows).items():
-            total[index] = total.get(index, 0) + z.double().sum(0)
-    return {index: (z / len(ids)).to(model.weights.W_E.dtype) for index, z in total.items()}
+            total[index] = total.get(index, 0) + z.cpu().double().sum(0)
+    return {index: (z / len(ids)).to(model.weights.W_E) for index, z in total.items()}
 
 
 def fills_of(model, reference, fill):
@@ -66,7 +66,8 @@ def fills_of(model, reference, fill):
 
 def clean_run(model, ids, patterns="free"):
     """(resid, pattern) of an untouched run: resid[l] is what layer l reads and resid[n_layer] the end; pattern[l] its
-    pattern where `patterns` is "frozen", else empty. [sequence, pos, d_model] and [sequence, head, query, key].
+    pattern where `patterns` is "frozen", else empty. [sequence, pos, d_model] and [sequence, head, query, key]: all layers'
+    patterns at once, 600 MB for a text of 1,024 tokens in GPT-2 small.
     """
     resid, pattern = [embed(model, ids)], {}
     kernel = {} if patterns == "frozen" else {"kernel": attend}
@@ -120,7 +121,7 @@ def _steps(model, ids, cuts, work, fills, patterns, first):
                 last = layer.resid_post                                                      # [cut, sequence, pos, d_model]
             for index, each in zip(members, last, strict=True):
                 logits = unembed(model, each[:, first:])
-                yield rows, index, losses(logits, ids[rows, first:]).double().cpu()
+                yield rows, index, losses(logits, ids[rows, first:]).cpu().double()
 
 
 def cut_losses(model, ids, cuts, *, fill="mean", reference=None, patterns="free", first=0, at_once=POSITIONS_AT_ONCE,
