@@ -143,7 +143,7 @@ def test_a_follower_after_two_places_has_the_sum(planted):
 
 
 def test_a_text_without_a_repeat_has_empty_tables(planted):
-    found = induction(planted, "abcdefg")
+    found = induction(planted, "abcdefg", period=8)
     assert found.heads == (INDUCTION,)
     assert list(found.places.columns) == COLUMNS
     assert list(found.by_head.columns) == HEAD_COLUMNS
@@ -153,11 +153,11 @@ def test_a_text_without_a_repeat_has_empty_tables(planted):
     assert found.places.dtypes.equals(full.places.dtypes)
     assert found.by_head.dtypes.equals(full.by_head.dtypes)
     assert rows_of(found.places) == []
-    assert induction(planted, "a").places.empty
+    assert induction(planted, "a", heads=[INDUCTION]).places.empty
 
 
 def test_with_bos_everything_moves_by_one(planted):
-    found = induction(planted, "abcabc", bos=True)
+    found = induction(planted, "abcabc", bos=True, period=8)
     assert list(found.places["position"]) == [4, 5, 6]
     assert list(found.places["followers"]) == [[2], [3], [4]]
     assert found.places["attention"].to_numpy() == pytest.approx(1, abs=1e-9)
@@ -177,7 +177,7 @@ def test_at_the_last_position_nothing_came(planted):
 def test_a_silent_previous_token_head_leaves_no_induction(planted):
     """The counterfactual: the same text, and the head finds nothing; no head has the verdict."""
     silent = previous_token_silent(planted)
-    assert induction(silent, "abcabc").heads == ()
+    assert induction(silent, "abcabc", period=8).heads == ()
     assert induction(silent, "abcabc", heads=[INDUCTION]).places["attention"].max() < 0.6
 
 
@@ -278,7 +278,7 @@ def test_attention_and_logits_by_the_long_way(model):
 
 
 def test_the_verb_and_a_trace_agree(planted):
-    by_verb = induction(planted, "abcdabcd", bos=True, seed=5)
+    by_verb = induction(planted, "abcdabcd", bos=True, seed=5, period=8)
     by_trace = from_trace(planted, trace(planted, "abcdabcd", bos=True), by_verb.heads, seed=5)
     assert by_verb.places.equals(by_trace.places)
     assert by_verb.by_head.equals(by_trace.by_head)
