@@ -462,7 +462,7 @@ def test_loss_lines_bands_copies_and_level():
     band = axes.collections[1].get_paths()[0].vertices[:, 1]
     assert band.max() == pytest.approx(7.7)
     assert {float(line.get_xdata()[0]) for line in axes.lines if list(line.get_ydata()) == [0, 1]} == {50, 100}
-    assert "ln 2,048 = 7.62" in words
+    assert "ln 2,048\n= 7.62" in words
     assert "without 2.1, 3.0" in words
     assert "with 2.1 and 3.0 cut" in words
     with figures.style():

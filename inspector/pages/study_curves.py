@@ -24,7 +24,7 @@ def loss_by_position(table, run, kind="png", *, vocab_size, title="Loss by posit
     """
     cut = str(run.get("arguments", {}).get("heads") or "").split() if "loss_cut" in table else []
     figure, place = sheet(title, loss_caption(cut, run), 3.1)
-    axes = place(0.55, 0.1, WIDTH - 0.8, 2.6)
+    axes = place(0.55, 0.1, WIDTH - 1.3, 2.6)
     position = table["position"]
     band_line(axes, position, table["loss"], table.get("loss_se"), color=KINDS[0].colour, label="clean")
     if "loss_cut" in table:
@@ -32,7 +32,8 @@ def loss_by_position(table, run, kind="png", *, vocab_size, title="Loss by posit
                   label=f"without {', '.join(cut)}" if len(cut) <= 8 else f"without {len(cut)} heads")
     level = math.log(vocab_size)
     axes.axhline(level, color=RULE, linewidth=0.7, dashes=(1, 2), zorder=0)
-    axes.text(position.max(), level, f"ln {vocab_size:,} = {level:.2f} ", fontsize=6.5, color=SOFT, ha="right", va="bottom")
+    axes.text(1.005, level, f"ln {vocab_size:,}\n= {level:.2f}", fontsize=6.5, color=SOFT, va="center",
+              transform=axes.get_yaxis_transform())
     axes.set(xlim=(position.min() - 0.5, position.max() + 0.5), xlabel="position of the token predicted",
              ylabel="loss (nats)")
     copies = table[table["copy"] > 1].groupby("copy")["position"].min()
