@@ -238,6 +238,8 @@ def test_every_array_says_how_it_compares(name):
     assert found["source"]
     for key in found["arrays"]:
         assert key.split(" ")[0] in READINGS
+        # By its measure an array names its source; the loss curve is of the same run as its scores, in the file's own words.
+        assert key in set(statements(name)["measure"]) or name == "demo" or key == "tl-main loss"
 
 
 def test_the_golden_ids_are_those_of_the_seed():
@@ -330,6 +332,20 @@ def test_a_release_with_no_exact_number_says_bands_only(tmp_path, monkeypatch):
     assert len(found) == 72 + 10
     assert re.fullmatch(r"82 published numbers: 82 of unseeded runs, \d+ outside their band", found.attrs["summary"])
     assert kinds(found, "outside band")["tl-main induction"] > 20
+
+
+def test_an_array_of_what_is_no_number_fails_and_each_row_names_its_source(monkeypatch):
+    arrays = {"f c": [[1.0, 2.0]], "f d": [[1.0, 2.0]]}
+    monkeypatch.setattr(table, "golden", lambda name: {"arrays": arrays, "exact": {"f c": 0.1}, "sequences": {"f d": 3},
+                                                       "source": "a file"})
+    cited = pd.DataFrame([{"measure": "f d", "source": "a paper", "where": "figure 1"}])
+    monkeypatch.setattr(table, "statements", lambda name: cited)
+    read = Reading(torch.tensor([[math.nan, 2.05]], dtype=torch.float64), torch.full((1, 2), 0.01), 3)
+    rows = pd.DataFrame(table.array_rows("x", {"f c": read, "f d": read}), columns=table.COLUMNS)
+    assert rows["verdict"].tolist() == ["failed", "passed", "outside band", "outside band"]
+    assert rows["bound"].tolist() == pytest.approx([0.1, 0.1, *[0.04 * math.sqrt(2 / 3) + 5e-5] * 2])
+    assert rows["source"].tolist() == ["a file", "a file", "a paper", "a paper"]
+    assert rows["where"].tolist() == ["", "", "figure 1", "figure 1"]
 
 
 def test_an_array_of_another_shape_is_refused(demo, monkeypatch):

@@ -46,6 +46,7 @@ def places(reading):
 def array_rows(release, read):
     """Rows of the whole arrays of a release. read: {key: Reading}."""
     found, rows = golden(release), []
+    cited = {row.measure: (row.source, row.where) for row in statements(release).itertuples()}
     for key, values in found["arrays"].items():
         theirs, ours = torch.tensor(values, dtype=torch.float64), read[key]
         if theirs.shape != ours.mean.shape:
@@ -58,7 +59,7 @@ def array_rows(release, read):
         for (layer, head, name), a, b, bound in zip(places(ours), *numbers, strict=True):
             difference = abs(a - b)
             rows.append(("arrays", key + name, layer, head, a, b, difference, bound, words[not difference <= bound], "",
-                         found["source"], "", ""))
+                         *cited.get(key, (found["source"], "")), ""))
     return rows
 
 
