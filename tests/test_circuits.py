@@ -16,7 +16,7 @@ from inspector.errors import ArgumentError
 from inspector.findings.circuits import positions
 from inspector.findings.circuits.composition import compositions, ends, matching_through
 from inspector.findings.circuits.directions import leading, svd
-from inspector.findings.circuits.eigen import eigenvalue_ratio, ratio_of, symmetric_share
+from inspector.findings.circuits.eigen import core_eigenvalues, eigenvalue_ratio, least_of, ratio_of, symmetric_share
 from inspector.findings.circuits.folding import effective_embedding, folded
 from inspector.findings.circuits.table import circuits, previous_scores
 from inspector.model.forward import embed, layers, unembed
@@ -223,6 +223,14 @@ def test_random_heads_have_ratios_around_0():
     assert not ratios.isnan().any()
     assert abs(float(ratios.mean())) < 4 * float(ratios.std()) / n**0.5
     assert 0.02 < float(ratios.std()) < 0.15
+
+
+@pytest.mark.parametrize(("d_head", "share"), [(8, 0.66), (64, 0.6), (256, 0.4)])
+def test_random_heads_against_which_eigenvalues_are_called_nothing(d_head, share):
+    """`least_sum` is a hundredth of d_head / d_model * norms; random heads have 0.4 to 2/3 of that."""
+    left, right, join = random(20, 256, d_head, seed=1), random(20, d_head, 256, seed=2), random(256, 256, seed=3)
+    sums = core_eigenvalues(left, right, join).abs().sum(-1)
+    assert float((sums / least_of(left, right, join)).mean()) == pytest.approx(100 * share, rel=0.05)
 
 
 # -- the planted heads -----------------------------------------------------------------------------------------------

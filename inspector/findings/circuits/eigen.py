@@ -50,7 +50,8 @@ def norm(matrix):
 def least_sum(d_head, d_model, norm_head, norm_join):
     """The sum of |eigenvalues| that counts as nothing, from the norms of the head's product and of what joins its ends.
 
-    Gaussian factors have about (2/3) d_head / d_model * norm_head * norm_join (eigenvalues even over a disc, Ginibre 1965).
+    Gaussian factors have about 2/3 of d_head / d_model * norm_head * norm_join where d_head is small beside d_model (their
+    core's eigenvalues lie evenly over a disc, Ginibre 1965), and no less than 0.4.
     """
     return NOTHING * d_head / d_model * norm_head * norm_join
 

@@ -45,10 +45,10 @@ class Circuits:
       positional_z           by how many standard deviations of the other offsets offset 1 stands above their mean
       positional_previous    what `previous_token` would be if the stream held positions alone, at the size that layer 0's
                              LayerNorm gives them; later layers read a larger stream with more in it
-    pairs: a row a pair of heads, the first in an earlier layer; layer_from, head_from, layer, head, then for q, k and v
-      K_composition (`composition.py`), K_composition_excess (minus the baseline's mean), K_composition_high (above its
-      99th percentile); matching and matching_effective, as qk_matching_composed with M the OV of that one head, wherever it
-      looks.
+    pairs: a row a pair of heads, the first in an earlier layer; layer_from, head_from, layer, head, then
+      q_composition          `composition.py`; q_composition_excess, minus the baseline's mean; q_composition_high, whether
+                             it is above the baseline's 99th percentile; k_... and v_... likewise
+      matching, matching_effective   as qk_matching_composed, M the OV of that one head, wherever it looks
     directions: layer, head, rank, singular_value, share (of ||W_V W_O||^2), reads, writes, reads_opposite, writes_opposite:
       labels of the tokens that lie furthest out, furthest first (`directions.py`).
     spectra: layer, head, circuit ("ov" or "qk"), rank, singular_value: all of them.
