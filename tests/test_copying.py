@@ -254,3 +254,17 @@ def test_the_weights_are_not_changed(tmp_path):
     copying(model, n_sequences=2)
     for old, new in zip(before, (model.weights.W_U, model.weights.W_E, model.weights.blocks[0].W_O), strict=True):
         assert torch.equal(old, new)
+
+
+# -- the real weights ----------------------------------------------------------------------------------------------------
+
+@pytest.mark.gpt2
+def test_gpt2s_negative_heads_suppress_and_its_induction_heads_copy(gpt2_folder):
+    """McDougall et al. 2023: 10.7 and 11.10 suppress. Wang et al. 2022, appendix H: 5.5 and 6.9 are among the 20 heads that
+    contribute most to the next token of repeated random tokens.
+    """
+    table = copying(inspector.load(gpt2_folder))
+    for head in ((10, 7), (11, 10)):
+        assert row(table, head)["verdict"] == ["suppresses"]
+    best = table.sort_values("copying_second", ascending=False)[:20]
+    assert {(5, 5), (6, 9)} <= set(zip(best["layer"], best["head"], strict=True))
