@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
+from transformers.utils import logging
 
 import inspector
 from inspector.findings.cutting import attend, cut_losses
@@ -58,7 +59,8 @@ def ablate(model, sequences, repetitions):
     how = {"fill": "zero", "first": period}
     same = (from_scratch(model, ids, cuts[::5], period) - cut_losses(model, ids, cuts[::5], **how)).abs().max()
     bound = 2 * model.config.n_layer / (model.config.n_layer + 1)
-    print(f"{model!r}: {len(cuts)} cuts of {sequences} sequence(s) of {ids.shape[1]}\n"
+    print(f"  {len(cuts)} cuts of {sequences} sequence(s) of {ids.shape[1]}, {model.dtype} on {model.device}, "
+          f"{torch.get_num_threads()} thread(s)\n"
           f"  both ways agree to {same:.0e} nats; the shared prefix alone can give {bound:.2f} times")
     return timed({
         "a fresh forward pass for each head": lambda: from_scratch(model, ids, cuts, period),
@@ -75,6 +77,7 @@ BENCHMARKS = {"ablate": ablate}
 
 def random_gpt2():
     """A random model of GPT-2 small's size, as a checkpoint in a temporary folder, loaded by us."""
+    logging.disable_progress_bar()
     with tempfile.TemporaryDirectory(prefix="inspector-benchmark-") as folder:
         torch.manual_seed(0)
         GPT2LMHeadModel(GPT2Config()).save_pretrained(Path(folder))
@@ -91,6 +94,7 @@ def main():
     try:
         for source in options.model or ["demo"]:
             model = random_gpt2() if source == "random" else inspector.load(source)
+            print(f"{source}: {model.config.n_layer} layers of {model.config.n_head} heads, d_model {model.config.d_model}")
             rows = BENCHMARKS[options.benchmark](model, options.sequences, options.repetitions)
             plain = statistics.median(rows[0][1])
             for name, seconds in rows:
