@@ -14,7 +14,7 @@ from inspector.demo import planted
 from inspector.demo.planted import PLANTED
 from inspector.errors import ArgumentError
 from inspector.findings.circuits import positions
-from inspector.findings.circuits.composition import compositions, ends, matching_through
+from inspector.findings.circuits.composition import compositions, ends, matching_through, moved
 from inspector.findings.circuits.directions import leading, svd
 from inspector.findings.circuits.eigen import core_eigenvalues, eigenvalue_ratio, least_of, ratio_of, symmetric_share
 from inspector.findings.circuits.folding import effective_embedding, folded
@@ -285,7 +285,7 @@ def test_a_silent_previous_token_head_ends_composed_matching():
     """Its W_O is zero: no composition, no matching, no directions, and none of them a number of rounding."""
     w = folded(planted.previous_token_silent(inspector.load("planted", dtype="float64")))
     gram = w.W_E.mT @ w.W_E
-    assert matching_through(w.W_V[0, 1:], w.W_O[0, 1:], w.W_Q[2, :1], w.W_K[2, :1], gram).isnan().all()
+    assert matching_through(moved(w.W_V[0, 1:], w.W_O[0, 1:], gram), w.W_Q[2, :1], w.W_K[2, :1]).isnan().all()
     silent, later = (ends(w.W_Q[a, h:h + 1], w.W_K[a, h:h + 1], w.W_V[a, h:h + 1], w.W_O[a, h:h + 1])
                      for a, h in (PLANTED["previous_token"], PLANTED["induction"]))
     assert all(value.isnan().all() for value in compositions(silent, later).values())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from inspector.findings.circuits.composition import KINDS, baseline, between, compositions, ends, matching_through
+from inspector.findings.circuits.composition import KINDS, baseline, between, compositions, ends, matching_through, moved
 from inspector.findings.circuits.folding import effective_embedding, folded
 from inspector.findings.circuits.table import circuits
 from inspector.findings.prompts import generator_of
@@ -83,13 +83,13 @@ def test_between_is_every_product():
 def test_matching_through_a_head_that_moves_tokens():
     """W_OV carries 3 tokens to 3 other channels, W_QK compares queries' tokens with these: 1; with the wrong ones: 0."""
     one = torch.eye(7, dtype=torch.float64)
-    tokens, moved = one[:, :3], one[:, 3:6]
+    tokens, places = one[:, :3], one[:, 3:6]
     gram = torch.diag(torch.tensor([1.0, 1, 1, 0, 0, 0, 0], dtype=torch.float64))    # of W_E = the first three channels
-    shifted = moved.roll(1, dims=1)                                                  # token 0 is sought where 1 was put
-    W_K = torch.stack([moved, shifted, -moved])
-    found = matching_through(tokens[None], moved.T[None], tokens.expand(3, 7, 3), W_K, gram)
+    shifted = places.roll(1, dims=1)                                                 # token 0 is sought where 1 was put
+    W_K = torch.stack([places, shifted, -places])
+    found = matching_through(moved(tokens[None], places.T[None], gram), tokens.expand(3, 7, 3), W_K)
     assert found.tolist() == [pytest.approx([1, 0, -1], abs=1e-12)]
-    assert matching_through(tokens[None], moved.T[None], tokens[None], tokens[None], gram).isnan().all()
+    assert matching_through(moved(tokens[None], places.T[None], gram), tokens[None], tokens[None]).isnan().all()
 
 
 # -- against random heads --------------------------------------------------------------------------------------------

@@ -60,14 +60,27 @@ def baseline(d_model, d_head, samples, generator):
                           "samples": samples} for kind, x in drawn.items()])
 
 
-def matching_through(W_V, W_O, W_Q, W_K, join):
+class Moved(NamedTuple):
+    """What a layer's heads move to where a key stands, seen from the queries' tokens."""
+
+    W: torch.Tensor           # [head, d_model, d_head], join^T W_V
+    W_O: torch.Tensor         # [head, d_head, d_model]
+    norm: torch.Tensor        # [head], ||join^T W_V W_O||
+
+
+def moved(W_V, W_O, join):
+    """A layer's Moved. join: [d_model, d_model], keys' tokens against queries': W_E^T W_E, or of other embeddings."""
+    W = join.mT @ W_V
+    return Moved(W, W_O, norm(reduced(W, W_O)))
+
+
+def matching_through(earlier, W_Q, W_K):
     """Eigenvalue ratio of the lookup of a later head through what an earlier one moved to the key: [from, to].
 
-    join: [d_model, d_model], keys' tokens against queries'. With W_E^T W_E the product is W_E W_QK (W_E W_OV)^T: does a
-    token match the one that the earlier head brings to the key (an induction head's lookup). The others: [head, ...] of
-    two layers, OV of the earlier one and QK of the later one.
+    earlier: Moved. With the join W_E^T W_E the product is W_E W_QK (W_E W_OV)^T: does a token match the one that the earlier
+    head brings to the key (an induction head's lookup). W_Q, W_K: [head, d_model, d_head] of the later layer.
     """
-    cores = between(W_O, W_K).mT @ between(W_V.mT, join @ W_Q)                               # [from, to, d_head, d_head]
+    cores = between(earlier.W_O, W_K).mT @ between(earlier.W.mT, W_Q)                        # [from, to, d_head, d_head]
     d_model, d_head = W_Q.shape[-2:]
-    least = least_sum(d_head, d_model, norm(reduced(W_Q, W_K.mT)), norm(reduced(join.mT @ W_V, W_O))[:, None])
+    least = least_sum(d_head, d_model, norm(reduced(W_Q, W_K.mT)), earlier.norm[:, None])
     return eigenvalue_ratio(torch.linalg.eigvals(cores), least)

@@ -33,8 +33,9 @@ def leading(layer, decomposed, W_E, W_U, n_directions, n_tokens, label):
     """
     u, s, vh = decomposed
     count = min(n_directions, s.shape[-1])
-    read = (W_E @ u[..., :count]).mT                                                         # [head, rank, vocab]
-    write = vh[:, :count] @ W_U                                                              # [head, rank, vocab]
+    # One product for all heads: the vocabulary's matrices are read once a layer.
+    read = (W_E @ u[..., :count].mT.flatten(0, 1).T).T.unflatten(0, (-1, count))             # [head, rank, vocab]
+    write = (vh[:, :count].flatten(0, 1) @ W_U).unflatten(0, (-1, count))                    # [head, rank, vocab]
     sign = torch.where(read.amax(-1, keepdim=True) >= -read.amin(-1, keepdim=True), 1.0, -1.0)
     share = s.square() / s.square().sum(-1, keepdim=True)
     n_tokens = min(n_tokens, W_E.shape[0])

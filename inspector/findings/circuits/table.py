@@ -1,5 +1,6 @@
 """`circuits`: what every head's weights say, as tables."""
 
+import functools
 from dataclasses import dataclass
 
 import pandas as pd
@@ -11,7 +12,7 @@ from ...record import run_record
 from ..prompts import generator_of, longest_period
 from ..table import heads as measured_heads
 from .columns import copying, joins_of, matching, positional
-from .composition import KINDS, baseline, compositions, ends, matching_through
+from .composition import KINDS, baseline, compositions, ends, matching_through, moved
 from .directions import leading, spectrum, svd
 from .folding import effective_embedding, folded
 from .positions import layer_norm_scale
@@ -101,16 +102,14 @@ def framed(places, columns):
     return index.join(pd.DataFrame({name: values.flatten().numpy() for name, values in columns.items()}))
 
 
-def pairs_of(w, first, second, all_ends, joins, level):
-    """The rows of all pairs of two layers' heads. level: the baseline, indexed by kind."""
+def pairs_of(first, second, all_ends, all_moved, W_Q, W_K, level):
+    """The rows of all pairs of two layers' heads. W_Q, W_K: of the second layer; level: the baseline, indexed by kind."""
     found = {}
     for kind, value in compositions(all_ends[first], all_ends[second]).items():
         found |= {f"{kind}_composition": value, f"{kind}_composition_excess": value - level["mean"][kind],
                   f"{kind}_composition_high": value > level["p99"][kind]}
-    factors = w.W_V[first], w.W_O[first], w.W_Q[second], w.W_K[second]
-    found |= {"matching": matching_through(*factors, joins.match),
-              "matching_effective": matching_through(*factors, key_join(joins, first))}
-    every = range(w.W_Q.shape[1])
+    found |= {name: matching_through(earlier, W_Q, W_K) for name, earlier in all_moved[first].items()}
+    every = range(len(W_Q))
     return framed(dict(zip(PAIR, ([first], every, [second], every), strict=True)), found)
 
 
@@ -152,8 +151,8 @@ def circuits(model, *, fold=True, previous=None, samples=200, n_directions=3, n_
     w = folded(model, fold)
     joins = joins_of(w, effective_embedding(model, fold))
     divided_by = layer_norm_scale(w.W_E, w.W_pos, config.layer_norm_epsilon)
-    level, label = random.set_index("kind"), lambda i: tokens.labels(model, [i])[0]
-    all_ends, composed = [], (torch.zeros_like(joins.same), torch.zeros_like(joins.same))
+    level, label = random.set_index("kind"), functools.cache(lambda i: tokens.labels(model, [i])[0])
+    all_ends, all_moved, composed = [], [], (torch.zeros_like(joins.same), torch.zeros_like(joins.same))
     heads, pairs, directions, spectra = [], [], [], []
     for layer in progress(range(config.n_layer)) if progress is not None else range(config.n_layer):
         W_Q, W_K, W_V, W_O = w.W_Q[layer], w.W_K[layer], w.W_V[layer], w.W_O[layer]
@@ -161,12 +160,14 @@ def circuits(model, *, fold=True, previous=None, samples=200, n_directions=3, n_
         heads.append(framed({"layer": [layer], "head": range(config.n_head)}, {
             **copying(W_V, W_O, joins, layer), **matching(W_Q, W_K, joins, composed, layer),
             **positional(W_Q, W_K, w.W_pos, divided_by, config.scale(layer))}))
-        pairs += [pairs_of(w, first, layer, all_ends, joins, level) for first in range(layer)]
+        pairs += [pairs_of(first, layer, all_ends, all_moved, W_Q, W_K, level) for first in range(layer)]
+        all_moved.append({"matching": moved(W_V, W_O, joins.match),
+                          "matching_effective": moved(W_V, W_O, key_join(joins, layer))})
         ov, qk = svd(W_V, W_O), svd(W_Q, W_K.mT)
         directions += leading(layer, ov, w.W_E, w.W_U, n_directions, n_tokens, label)
         spectra += spectrum(layer, "ov", ov[1]) + spectrum(layer, "qk", qk[1])
-        moved = torch.einsum("h,hde,hef->fd", scores[layer], W_V, W_O)                       # M^T, [d_model, d_model]
-        composed = composed[0] + moved @ joins.match, composed[1] + moved @ key_join(joins, layer)
+        weighted = torch.einsum("h,hde,hef->fd", scores[layer], W_V, W_O)                    # [d_model, d_model], M^T
+        composed = composed[0] + weighted @ joins.match, composed[1] + weighted @ key_join(joins, layer)
     run = run_record(model, "circuits", fold=fold, previous=scores, previous_measured=previous is None, samples=samples,
                      n_directions=n_directions, n_tokens=n_tokens, seed=seed)
     return Circuits(pd.concat(heads, ignore_index=True), all_pairs(pairs), pd.DataFrame(directions), pd.DataFrame(spectra),
