@@ -1,9 +1,8 @@
 """The study's figures: what is drawn where, that nothing leaves the page or hides a name, and that captions say how."""
 
-import subprocess
-import sys
 from functools import partial
 from itertools import combinations, product
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -153,26 +152,21 @@ def words_of(figure):
 # -- every figure ----------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_nothing_leaves_the_page(name):
+def test_nothing_leaves_the_page_and_the_caption_says_how_it_was_measured(name):
     with figures.style():
         figure = DRAWN[name]()
-        page = figure.bbox
-        out = [(words, box) for words, box in texts_of(figure) if not (
-            page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 and box.y1 <= page.y1)]
-        assert out == []
-
-
-@pytest.mark.parametrize("name", ["maps, gpt2", "points, gpt2", "thresholds, gpt2", "web, gpt2", "circuit", "loss",
-                                  "circuit, no pair"])
-def test_every_figure_carries_how_it_was_measured(name):
-    with figures.style():
-        caption = " ".join(words_of(DRAWN[name]()))
-    for part in ("my$model$", "float64", "16 sequences", "50 distinct ids twice", "no BOS", "seed 7"):
+        page, seen = figure.bbox, texts_of(figure)
+    out = [(words, box) for words, box in seen if not (
+        page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 and box.y1 <= page.y1)]
+    assert out == []
+    caption = " ".join(words for words, _ in seen)
+    how = ["16 sequences", "50 distinct ids twice", "no BOS"]
+    for part in how + (["seed 0", "float32"] if "phase" in name else ["my$model$", "float64", "seed 7"]):
         assert part in caption, part
     assert "/somewhere" not in caption
 
 
-@pytest.mark.parametrize("name", ["points, gpt2", "web, demo", "circuit, one", "phase change, one run"])
+@pytest.mark.parametrize("name", ["points, demo", "circuit, one", "phase change, one run"])
 def test_the_same_bytes_whatever_was_set_before(name):
     first = figures.files(DRAWN[name])
     with matplotlib.rc_context({"font.size": 20, "lines.linewidth": 9, "axes.facecolor": "red"}):
@@ -192,11 +186,9 @@ def test_no_caption_line_is_longer_than_the_page():
 
 
 def test_figures_need_no_global_state():
-    code = ("import sys, pandas as pd; from inspector.pages import figures, study_curves as c;"
-            "t = pd.DataFrame({'position': [1, 2], 'copy': [1, 2], 'loss': [1.0, 2.0]});"
-            "figures.files(lambda kind: c.loss_by_position(t, {}, kind, vocab_size=9));"
-            "sys.exit('matplotlib.pyplot' in sys.modules)")
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    """pyplot, which keeps figures alive and picks a backend, is imported nowhere."""
+    for path in Path(plots.__file__).parent.glob("*.py"):
+        assert "pyplot" not in path.read_text(encoding="utf-8").partition('"""')[2].partition('"""')[2], path.name
 
 
 def test_kinds_are_told_apart_by_shape_alone_and_by_colour_alone():
@@ -260,7 +252,7 @@ def names_in(axes, table):
     return [text for text in axes.texts if text.get_text() in known]
 
 
-@pytest.mark.parametrize("table", [GPT2, ALL, XL, table_of(12, 12, induction=[(5, n) for n in range(12)], seed=3)])
+@pytest.mark.parametrize("table", [GPT2, ALL, table_of(12, 12, induction=[(5, n) for n in range(12)], seed=3)])
 def test_names_hide_neither_each_other_nor_points(table):
     with figures.style():
         figure = matching_against_copying(table, RUN)

@@ -138,9 +138,9 @@ def circuit_caption(run):
     return ("Each row is a pair: the earlier head tells the later one which token came before. Numbers: the later "
             "head's induction score (the stripe) clean; with the earlier head cut; with only the later one's q, or "
             "only its k, from the cut run; with only the earlier one's direct path removed; k again with another head "
-            "of its layer cut instead (the control). v: what the later head adds to the right token's logit with only v from "
-            f"the cut run, over what it adds clean. A pair agrees where k falls below {below:g} of clean, q and v keep more "
-            f"than {above:g}, and its K-composition (here minus the baseline's mean) lies above the baseline's 99th "
+            "of its layer cut instead (the control). v: what the later head adds to the right token's logit with only v "
+            f"from the cut run, over what it adds clean. A pair agrees where k falls below {below:g} of clean, q and v keep "
+            f"more than {above:g}, and its K-composition (here minus the baseline's mean) lies above the baseline's 99th "
             f"percentile. {measured(run)}")
 
 
