@@ -33,8 +33,9 @@ from inspector.record import rows_of, to_json, versions, write_csv, write_text
 
 PERIOD, SEQUENCES = 50, 16
 WAY = 2                                 # counts up when scoring changes, so that older results are not mixed in
-ROWS = ("Dotted: until there all training rows have 64 tokens, and no later position was ever seen: before it, in-context "
-        "learning and held-out loss, taken over 256 positions, say little, and the scores read 36 unseen positions of 100.")
+ROWS = ("Dotted: half of the steps. Until there twice that share of the rows repeats, all rows have 64 tokens, and no later "
+        "position was ever seen: in-context learning and held-out loss, taken over 256 positions, say little before it, "
+        "and the scores read 36 unseen positions of 100.")
 LAST = 2400                             # the training script's own number of steps
 NEEDED = {"layers_4": "", "layers_1": " --layers 1"}
 HEAD_COLUMNS = ["previous_token", "previous_token_se", "induction", "induction_se", "induction_control",
