@@ -405,10 +405,13 @@ def test_the_sign_is_that_of_the_token_read_most_strongly(model, found):
             assert getattr(row, name + "_opposite") == [f"[{i}]" for i in order[::-1][:8]]
 
 
-def test_tokens_have_readable_labels(demo):
-    assert all("·" not in label or len(label) > 1 for labels in demo.directions["reads"] for label in labels)
-    assert demo.directions["reads"].map(len).eq(8).all()
-    assert not demo.directions["reads"].map(tuple).duplicated().any()
+def test_tokens_are_named_by_their_labels(demo):
+    model = inspector.load("demo")
+    known = {model.tokenizer.labels([i])[0] for i in range(model.config.vocab_size)}
+    for column in ("reads", "writes", "reads_opposite", "writes_opposite"):
+        assert demo.directions[column].map(len).eq(8).all()
+        assert {label for labels in demo.directions[column] for label in labels} <= known
+    assert any(label.startswith("·") for label in demo.directions["writes"].sum())
 
 
 # -- the demo model --------------------------------------------------------------------------------------------------
@@ -440,8 +443,7 @@ def test_the_demo_s_induction_heads_compose_with_its_previous_token_head_through
     for _, head in INDUCTION:
         row = at(pairs, (1, head), head_from=3)
         assert row["k_composition_high"]
-        assert row["k_composition"] > row["q_composition"] > row["v_composition"] or row["k_composition"] > 1.3 * max(
-            row["q_composition"], row["v_composition"])
+        assert row["k_composition"] > 1.5 * max(row["q_composition"], row["v_composition"])
         assert row["matching_effective"] > 0.95
 
 
