@@ -4,6 +4,7 @@
     model = inspector.load("demo")
     trace = inspector.trace(model, "The cat sat on the mat. The cat")
     inspector.heads(model)                  # which heads look back, and which do induction
+    inspector.study(model)                  # ... by what evidence: copying, weights, cuts, the circuit
     inspector.check(model, "The cat")       # proof against Hugging Face
     inspector.report(model, "The cat sat on the mat.", out="reports/cat")
 
@@ -21,6 +22,11 @@ _HOME = {
     "trace": "model.tracing",
     "check": "checks",
     "heads": "findings.table",
+    "attribute": "findings.attribution",
+    "induction": "findings.in_text",
+    "circuits": "findings.circuits.table",
+    "ablate": "findings.ablation",
+    "study": "findings.study",
     "report": "pages.report",
 }
 __all__ = ["InspectorError", *_HOME]

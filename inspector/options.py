@@ -29,6 +29,18 @@ def _text(parser):
     parser.add_argument("--bos", action="store_true", help="put the BOS token first (off by default, never doubled)")
 
 
+def _sequences(parser):
+    parser.add_argument("--period", type=int, help="length of the repeated block (default: 50, or as long as fits; in given "
+                                                   "ids it is found)")
+    parser.add_argument("--repeats", type=int, default=2, help="copies of the block (default: 2)")
+    parser.add_argument("--n-sequences", type=int, default=16, help="sequences drawn (default: 16)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the drawn sequences (default: 0)")
+
+
+def _csv(parser):
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="also write the table as CSV")
+
+
 def build_parser():
     """The parser of all verbs."""
     parser = _Parser(prog="inspector", description="Look inside GPT-2 with confidence.")
@@ -49,21 +61,68 @@ def build_parser():
     check = verbs.add_parser("check", help="prove the numbers against Hugging Face, or against the planted model")
     _common(check)
     _text(check)
-    check.add_argument("--against", default="huggingface", help="huggingface (default) or planted")
+    check.add_argument("--against", default="huggingface", help="huggingface (default), planted, or published (known "
+                                                                "releases)")
     check.add_argument("--no-float64", dest="float64", action="store_false", help="leave out the float64 part (memory)")
-    check.add_argument("--csv", type=Path, metavar="FILE", help="also write the table as CSV")
+    _csv(check)
 
     heads = verbs.add_parser("heads", help="scores and verdicts of every head, on repeats or on a text")
     _common(heads)
     _text(heads)
-    heads.add_argument("--period", type=int, help="length of the repeated block (default: 50; in given ids it is found)")
-    heads.add_argument("--repeats", type=int, default=2, help="copies of the block (default: 2)")
-    heads.add_argument("--n-sequences", type=int, default=16, help="sequences drawn (default: 16)")
-    heads.add_argument("--seed", type=int, default=0, help="seed of the drawn sequences (default: 0)")
+    _sequences(heads)
     heads.add_argument("--protocol", default="stripe", help="stripe (default) or a published one: tl-seed0, tl-main, "
                                                             "olsson, song2024, ioi")
     heads.add_argument("--threshold", type=float, default=0.4, help="a verdict needs a score above it (default: 0.4)")
-    heads.add_argument("--csv", type=Path, metavar="FILE", help="also write the table as CSV")
+    _csv(heads)
+
+    attribute = verbs.add_parser("attribute", help="which parts raise one next token against another; logit lens")
+    _common(attribute)
+    _text(attribute)
+    attribute.add_argument("--target", help='the next token asked about, e.g. " Mary", or an id (default: the likeliest)')
+    attribute.add_argument("--against", help="the token it is held against (default: the mean of the vocabulary)")
+    attribute.add_argument("--position", type=int, default=-1, help="where it is predicted from (default: -1, the last)")
+    _csv(attribute)
+
+    induction = verbs.add_parser("induction", help="what repeats in a text, and what the induction heads do there")
+    _common(induction)
+    _text(induction)
+    induction.add_argument("--heads", metavar="HEADS", help='the heads to look at, e.g. "1.1 1.4" (default: those found)')
+    induction.add_argument("--period", type=int, help="length of the repeated block the heads are found on")
+    induction.add_argument("--seed", type=int, default=0, help="seed of the drawn sequences (default: 0)")
+    _csv(induction)
+
+    circuits = verbs.add_parser("circuits", help="what the weights of each head and pair of heads say")
+    _common(circuits)
+    circuits.add_argument("--raw", dest="fold", action="store_false", help="leave LayerNorm out instead of folding it in")
+    circuits.add_argument("--samples", type=int, default=200, help="random pairs for the baseline (default: 200)")
+    circuits.add_argument("--n-directions", type=int, default=3, help="leading OV directions of each head (default: 3)")
+    circuits.add_argument("--n-tokens", type=int, default=8, help="top tokens of each direction (default: 8)")
+    circuits.add_argument("--seed", type=int, default=0, help="seed of the baseline (default: 0)")
+    _csv(circuits)
+
+    ablate = verbs.add_parser("ablate", help="what happens to the loss without a head, or without a set of heads")
+    _common(ablate)
+    _text(ablate)
+    ablate.add_argument("--heads", metavar="HEADS", help='heads to cut together, e.g. "1.1 1.4" (default: each head alone)')
+    ablate.add_argument("--fill", default="mean", help="what a cut head says instead: mean (default), zero, resample")
+    ablate.add_argument("--patterns", default="free", help="later patterns: free (default), or frozen to the clean run")
+    _sequences(ablate)
+    ablate.add_argument("--n-controls", type=int, default=20, help="random sets of equal size beside a set (default: 20)")
+    _csv(ablate)
+
+    study = verbs.add_parser("study", help="everything above combined: which heads do induction, by what evidence")
+    _common(study)
+    _text(study)
+    _sequences(study)
+    study.add_argument("--threshold", type=float, default=0.4, help="a verdict needs a score above it (default: 0.4)")
+    study.add_argument("--k-below", type=float, default=0.5, help="a pair agrees if less than this share of the stripe is "
+                                                                  "left with the second's k from the cut run (default: 0.5)")
+    study.add_argument("--qv-above", type=float, default=0.9, help="and more than this with its q or its v from there "
+                                                                   "(default: 0.9)")
+    study.add_argument("--n-controls", type=int, default=20, help="random sets of equal size beside a set (default: 20)")
+    study.add_argument("--raw", dest="fold", action="store_false", help="leave LayerNorm out of the weights' measures")
+    study.add_argument("--out", type=Path, metavar="FOLDER", help="also write page, figures and tables to this folder")
+    _csv(study)
 
     report = verbs.add_parser("report", help="a folder of pages, figures and tables that opens anywhere")
     _common(report)

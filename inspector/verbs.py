@@ -141,4 +141,98 @@ def _run_report(args):
     return 0
 
 
-RUN = {"info": _run_info, "trace": _run_trace, "check": _run_check, "heads": _run_heads, "report": _run_report}
+def _save_csv(args, table):
+    """Write the table where --csv says, if it does."""
+    if args.csv:
+        from .record import write_csv
+        write_csv(table, args.csv)
+
+
+def _run_attribute(args):
+    from .findings.attribution import attribute
+    from .record import refuse_special, rows_of, to_json
+    from .terminal.findings import attribute_text
+    if args.csv:
+        refuse_special(args.csv)
+    text, ids = _needed(args)
+    found = attribute(_model(args), text, ids=ids, bos=args.bos, target=_token(args.target), against=_token(args.against),
+                      position=args.position, progress=_progress(args))
+    _save_csv(args, found.parts)
+    print(to_json({"run": found.run, "question": found.question, "total": found.total, "rows": rows_of(found.parts),
+                   "sources": rows_of(found.sources), "lens": rows_of(found.lens)}) if args.json else attribute_text(found))
+    return 0
+
+
+def _token(given):
+    """A token as given: an id where it is a number, else its text; to name a token of digits, give its id."""
+    return int(given) if given is not None and given.isascii() and given.isdigit() else given
+
+
+def _run_induction(args):
+    from .findings.in_text import induction
+    from .record import refuse_special, rows_of, to_json
+    from .terminal.findings import induction_text
+    if args.csv:
+        refuse_special(args.csv)
+    text, ids = _needed(args)
+    found = induction(_model(args), text, ids=ids, bos=args.bos, heads=args.heads, period=args.period, seed=args.seed,
+                      progress=_progress(args))
+    _save_csv(args, found.places)
+    print(to_json({"run": found.run, "rows": rows_of(found.places), "by_head": rows_of(found.by_head)}) if args.json
+          else induction_text(found))
+    return 0
+
+
+def _run_circuits(args):
+    from .findings.circuits.table import circuits
+    from .record import refuse_special, rows_of, to_json
+    from .terminal.findings import circuits_text
+    if args.csv:
+        refuse_special(args.csv)
+    found = circuits(_model(args), fold=args.fold, samples=args.samples, n_directions=args.n_directions,
+                     n_tokens=args.n_tokens, seed=args.seed, progress=_progress(args))
+    _save_csv(args, found.heads)
+    print(to_json({"run": found.run, "rows": rows_of(found.heads), "pairs": rows_of(found.pairs),
+                   "directions": rows_of(found.directions), "baseline": rows_of(found.baseline)}) if args.json
+          else circuits_text(found))
+    return 0
+
+
+def _run_ablate(args):
+    from .findings.ablation import ablate
+    from .record import refuse_special
+    from .terminal.findings import ablate_text
+    if args.csv:
+        refuse_special(args.csv)
+    table = ablate(_model(args), args.heads, text=_read_text(args), ids=_ids(args), fill=args.fill, patterns=args.patterns,
+                   period=args.period, repeats=args.repeats, n_sequences=args.n_sequences, bos=args.bos, seed=args.seed,
+                   n_controls=args.n_controls, progress=_progress(args))
+    _save_csv(args, table)
+    facts = {name: value for name, value in table.attrs.items() if name != "run"}
+    print(_table_json(table, **facts) if args.json else ablate_text(table))
+    return 0
+
+
+def _run_study(args):
+    from .findings.study import as_json, study
+    from .pages.study import save_study
+    from .record import refuse_foreign, refuse_special, to_json
+    from .terminal.study import study_text
+    if args.csv:
+        refuse_special(args.csv)
+    if args.out:
+        refuse_foreign(args.out)
+    model = _model(args)
+    found = study(model, _read_text(args), ids=_ids(args), bos=args.bos, period=args.period, repeats=args.repeats,
+                  n_sequences=args.n_sequences, seed=args.seed, threshold=args.threshold, k_below=args.k_below,
+                  qv_above=args.qv_above, n_controls=args.n_controls, fold=args.fold, progress=_progress(args))
+    _save_csv(args, found.table)
+    if args.out:
+        save_study(model, found, args.out)
+    print(to_json(as_json(found)) if args.json else study_text(found, args.out))
+    return 0
+
+
+RUN = {"info": _run_info, "trace": _run_trace, "check": _run_check, "heads": _run_heads, "attribute": _run_attribute,
+       "induction": _run_induction, "circuits": _run_circuits, "ablate": _run_ablate, "study": _run_study,
+       "report": _run_report}

@@ -21,3 +21,10 @@ def number(value, digits=3):
 def head_name(row):
     """A head as 5.1 (layer.head)."""
     return f"{int(row['layer'])}.{int(row['head'])}"
+
+
+def signed(value, digits=3):
+    """A number with fixed digits and its sign, none where it rounds to 0; a dash for what does not exist."""
+    if value is None or value != value:
+        return "-"
+    return f"{value:+.{digits}f}" if round(value, digits) else f"{0:.{digits}f}"

@@ -1,0 +1,148 @@
+"""The study as files: a page, figures for papers, tables. `write_study` puts them into a folder that a report may share."""
+
+from functools import partial
+from pathlib import Path
+
+from .. import __version__, record
+from ..findings.study import SOURCES
+from . import cells, figures, study_words, words
+from .html import render
+from .study_curves import loss_by_position
+from .study_graphs import circuit, composition_web
+from .study_maps import matching_against_copying, score_maps, threshold_figure
+
+# The measures shown side by side in the maps and on the page; all others stand in the CSV.
+MAPS = ("induction", "prefix_matching", "previous_token", "copying_z", "copying_second", "ov_copying_vocab", "qk_matching",
+        "qk_matching_composed", "cut_free")
+COLUMNS = (("previous_token", "previous"), ("induction", "stripe"), ("induction_control", "its control"),
+           ("prefix_matching", "prefix matching"), ("copying_ratio", "copying ratio"), ("copying_z", "copying z"),
+           ("copying_second", "copying, logits"), ("ov_copying", "OV copies"), ("ov_copying_vocab", "OV copies, vocabulary"),
+           ("qk_matching", "QK matches"), ("qk_matching_composed", "QK composed"), ("cut_free", "cut, nats"),
+           ("cut_frozen", "cut, frozen"))
+SIGNED = ("copying_z", "copying_second", "cut_free", "cut_frozen")
+TABLES = {"heads": "every head, every measure, with spread and control", "thresholds": "the lists from 0.3 to 0.8",
+          "circuit": "the pairs tested", "sets": "roles cut together, beside random sets", "loss": "loss by position",
+          "pairs": "composition of every pair of heads", "directions": "leading OV directions with their tokens",
+          "spectra": "all singular values", "baseline": "composition of random factors", "cuts": "every cut behind the sets",
+          "published": "ours beside the published"}
+MEANS = (
+    ("previous", "weight on the token before; at most 1"),
+    ("stripe", "weight on what followed earlier copies of the token, copies 2 and on; at most 1. Its control: the same "
+               "cells on "
+               "tokens that do not repeat"),
+    ("prefix matching", "the same by the protocol of Olsson et al. 2022, mean over all earlier copies of four; at most 0.5"),
+    ("copying ratio", "Olsson et al. 2022: share of the raise that goes to the attended token, from −1 to 1; a head that "
+                      "ignores "
+                      "its input reads {level}"),
+    ("copying z", "logit of the attended token, in standard deviations over the vocabulary; 0 for a head that does not "
+                  "copy"),
+    ("copying, logits", "what the head adds to the right next token in the repeats, above the mean of the vocabulary; "
+                        "signed"),
+    ("OV copies, QK matches", "sum of the eigenvalues of the head's own weights over the sum of their sizes, from −1 to 1: "
+                              "in the "
+                              "residual basis, through the embeddings, and, composed, through the previous-token heads "
+                              "before it. A head that suppresses can read near 1 in OV: GPT-2’s 11.10 does"),
+    ("cut", "rise of the loss in the repeats when the head says its mean instead; frozen: with all later patterns held"),
+)
+
+
+def drawn(study):
+    """[(stem, title, draw)] of the study's figures; draw(kind) gives a matplotlib Figure that carries its caption."""
+    run, table = study.run, study.table
+    maps = [column for column in MAPS if column in table and table[column].notna().any()]
+    return [
+        ("circuit", "The circuit", partial(circuit, study.circuit, table, study.circuit.attrs["run"])),
+        ("matching_copying", "Matching against copying",
+         partial(matching_against_copying, table, run, threshold=run["arguments"]["threshold"])),
+        ("measures", "Every head, every measure", partial(score_maps, table, maps, run)),
+        ("loss_by_position", "Loss by position", partial(
+            loss_by_position, study.loss, study.loss.attrs["run"], vocab_size=run["model"]["config"]["vocab_size"])),
+        ("composition", "Composition", partial(composition_web, study.circuits.pairs, table, study.circuits.run)),
+        ("thresholds", "Thresholds", partial(threshold_figure, table, study.thresholds, run)),
+    ]
+
+
+def tables_of(study):
+    """{name: DataFrame} of everything that the study measured."""
+    found = {"heads": study.table, "thresholds": study.thresholds, "circuit": study.circuit, "sets": study.sets,
+             "loss_by_position": study.loss, "pairs": study.circuits.pairs, "directions": study.circuits.directions,
+             "spectra": study.circuits.spectra, "baseline": study.circuits.baseline}
+    found |= {f"cuts_{role}_{patterns}": table for (role, patterns), table in study.cuts.items()}
+    return found if study.published is None else found | {"published": study.published}
+
+
+def head_rows(study, columns):
+    """The table of all heads for the page: [{name, layer, head, verdict, cells: [(text, sortable value)]}]."""
+    rows = []
+    for row in study.table.to_dict("records"):
+        roles = [study_words.ROLES[word][0] for word in row["verdict"]]
+        shown = [study_words.signed(row[column]) if column in SIGNED else words.number(row[column]) for column, _ in columns]
+        rows.append({"layer": int(row["layer"]), "head": int(row["head"]), "roles": roles, "cells": shown,
+                     "found": any(word.endswith("induction_head") or word == "previous_token" for word in row["verdict"])})
+    return rows
+
+
+def published_rows(published, most=400):
+    """Statements beside ours, failed ones first, then those that were measured: dicts for the page."""
+    if published is None:
+        return []
+    order = published["verdict"].map({"failed": 0, "passed": 1}).fillna(2)
+    shown = published.iloc[order.argsort(kind="stable")].head(most)
+    return shown.to_dict("records")
+
+
+def study_page(study, facts, images, files):
+    """The page of a study, as text.
+
+    facts: see `report.facts`; images: {stem: PNG bytes} of `drawn`; files: [(path, what it is)].
+    """
+    columns = [(column, title) for column, title in COLUMNS if column in study.table]
+    level = study_words.signed(study.table["copying_ratio_level"].iloc[0])
+    return render("study.html", facts, here="study", thin="", data="{}",
+                  sentences={"verdict": study_words.verdict_sentences(study), "circuit": study_words.circuit_sentence(study),
+                             "sets": study_words.set_sentences(study), "learning": study_words.learning_sentence(study),
+                             "published": study_words.published_sentence(study),
+                             "protocol": study_words.protocol_sentence(study)},
+                  found=[{"title": title, "means": means, "heads": study.found[role]}
+                         for role, (title, means) in study_words.ROLES.items() if role in study.found],
+                  n_found=len(study.found.get("induction_head", ())), columns=columns, rows=head_rows(study, columns),
+                  means=[(name, text.format(level=level)) for name, text in MEANS],
+                  thresholds=study.thresholds.to_dict("records"), sources=SOURCES, published=published_rows(study.published),
+                  left_out=study.left_out, images={stem: cells.data_uri(data) for stem, data in images.items()},
+                  titles={stem: title for stem, title, _ in drawn(study)}, files=files)
+
+
+def study_facts(model):
+    """What the page of a study on its own says about the model; see `report.facts`."""
+    source = model.files.source
+    source = Path(source).name if Path(source).exists() and len(Path(source).parts) > 1 else source
+    half = model.dtype not in ("float32", "float64")
+    return {"model": f"{source} in {model.dtype}" if half else source, "source": source, "half": half,
+            "release": model.release, "n_layer": model.config.n_layer, "n_head": model.config.n_head, "dtype": model.dtype,
+            "device": model.device, "version": __version__, "pages": False, "study": True}
+
+
+def write_study(folder, study, facts, page):
+    """Write a study into an open folder: its page, figures/study_*.png and .svg, tables/study_*.csv."""
+    for name in ("figures", "tables"):
+        (folder / name).mkdir(exist_ok=True)
+    images = {}
+    for stem, _, draw in drawn(study):
+        made = figures.files(draw)
+        images[stem] = made["png"]
+        for kind, data in made.items():
+            (folder / "figures" / f"study_{stem}.{kind}").write_bytes(data)
+    for name, table in tables_of(study).items():
+        record.to_csv(table, folder / "tables" / f"study_{name}.csv")
+    files = [(f"tables/study_{name}.csv", TABLES.get(name.partition("_")[0], name)) for name in tables_of(study)]
+    files += [(f"figures/study_{stem}.{kind}", f"{title}, {kind.upper()}") for stem, title, _ in drawn(study)
+              for kind in ("png", "svg")]
+    record.write_text(folder / page, study_page(study, facts, images, files))
+
+
+def save_study(model, study, out):
+    """Write a study as a folder of its own: study.html, figures/, tables/, run.json. Raises OutputError."""
+    with record.folder(out) as folder:
+        write_study(folder, study, study_facts(model), "study.html")
+        record.write_text(folder / "run.json", record.to_json(study.run) + "\n")
+    return Path(out).expanduser()
