@@ -9,7 +9,7 @@ TEXT = When Ms. Dursley saw the cat, the cat saw Ms. Dursley too. The cat sat on
 .PHONY: report test soak lint clean
 
 report: $(VENV)/.ready
-	$(BIN)/inspector report "$(TEXT)" --model demo --out reports/demo
+	$(BIN)/inspector report "$(TEXT)" --model demo --study --out reports/demo
 	@echo "Open reports/demo/index.html in a browser."
 
 test: $(VENV)/.ready-test

@@ -132,6 +132,7 @@ def build_parser():
                         help="folder to write (default: reports/report)")
     report.add_argument("--no-check", dest="check", action="store_false",
                         help="leave out the proof; the pages then say 'not checked'")
+    report.add_argument("--study", action="store_true", help="add the induction study (minutes on GPT-2 small)")
     report.add_argument("--period", type=int, help="length of the repeated block for the head scores")
     report.add_argument("--seed", type=int, default=0, help="seed of the drawn sequences (default: 0)")
     return parser

@@ -135,8 +135,8 @@ def _run_report(args):
         text, ids = preset(args.preset), None
     else:
         text, ids = _needed(args)
-    folder = report(_model(args), text, ids=ids, out=args.out, bos=args.bos, check=args.check, period=args.period,
-                    seed=args.seed, progress=_progress(args))
+    folder = report(_model(args), text, ids=ids, out=args.out, bos=args.bos, check=args.check, study=args.study,
+                    period=args.period, seed=args.seed, progress=_progress(args))
     print(to_json({"folder": str(folder), "index": str(folder / "index.html")}) if args.json else folder / "index.html")
     return 0
 

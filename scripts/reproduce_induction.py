@@ -26,13 +26,14 @@ from inspector.errors import ArgumentError, InspectorError, OutputError, SourceE
 from inspector.findings.copying import copying
 from inspector.findings.learning import in_context
 from inspector.findings.prompts import draw
+from inspector.findings.study import roles
 from inspector.pages.captions import phase_caption
 from inspector.pages.figures import files
 from inspector.pages.study_training import phase_change
 from inspector.record import rows_of, to_json, versions, write_csv, write_text
 
 PERIOD, SEQUENCES = 50, 16
-WAY = 2                                 # counts up when scoring changes, so that older results are not mixed in
+WAY = 3                                 # counts up when scoring changes, so that older results are not mixed in
 ROWS = ("Dotted: half of the steps. Until there twice that share of the rows repeats, all rows have 64 tokens, and no later "
         "position was ever seen: in-context learning and held-out loss, taken over 256 positions, say little before it, "
         "and the scores read 36 unseen positions of 100.")
@@ -94,7 +95,7 @@ def score(model, held_out, seed):
     """{"step": {column: value}, "heads": [row a head]} of one checkpoint."""
     table = inspector.heads(model, period=PERIOD, n_sequences=SEQUENCES, seed=seed)
     said = copying(model, period=PERIOD, n_sequences=SEQUENCES, seed=seed)
-    words = [both + more for both, more in zip(table["verdict"], said["verdict"], strict=True)]
+    words = [roles(both, more) for both, more in zip(table["verdict"], said["verdict"], strict=True)]
     table = table.drop(columns="verdict").merge(said.drop(columns="verdict"), on=["layer", "head"], validate="one_to_one")
     table["verdict"] = words
     copies = train_demo.row_losses(model, draw(model, period=PERIOD, n_sequences=SEQUENCES, seed=seed + 1).ids).mean(0)

@@ -9,15 +9,8 @@ import torch
 import inspector
 from inspector.demo.planted import PLANTED, keys_shifted, write
 from inspector.errors import ArgumentError
-from inspector.findings.copying import (
-    attended_z,
-    copying,
-    copying_ratio,
-    copying_verdicts,
-    direct_unembedding,
-    final_scale,
-    ratios,
-)
+from inspector.findings.copying import attended_z, copying, copying_ratio, copying_verdicts, ratios
+from inspector.findings.direct import direct_unembedding, final_scale
 from inspector.findings.prompts import draw
 
 from . import models

@@ -13,8 +13,8 @@ from ..model.attention import attention_scores, mask_future, mix, softmax
 from ..model.forward import layers, qkv
 from ..record import run_record
 from .ablation import next_seed
-from .copying import direct_logits, direct_unembedding, final_scale
 from .cutting import POSITIONS_AT_ONCE, attend, clean_run, edits_of, fills_of
+from .direct import direct_logits, direct_unembedding, final_scale
 from .head_names import head_names, parse_heads
 from .prompts import draw, longest_period
 from .scores import pattern_scores

@@ -28,7 +28,7 @@ from ..errors import ArgumentError
 from ..model.attention import head_outputs
 from ..model.forward import embed, layers
 from ..record import run_record
-from .direct import double
+from .direct import direct_logits, direct_unembedding, double, final_scale
 from .prompts import distinct_rows, draw, drawable_ids, generator_of, longest_period
 from .protocols import PROTOCOLS, id_range
 from .table import POSITIONS_AT_ONCE
@@ -39,33 +39,6 @@ UNREAD = 1e-6           # a head's logits below this part of what its size could
 
 
 # -- the direct path -------------------------------------------------------------------------------------------------
-
-def direct_unembedding(model):
-    """What one write to the residual stream does to the logits: [d_model, vocab], float64 on the CPU.
-
-    x @ this = (x - mean of x) * ln_f gain @ W_U minus its mean over the vocabulary; the LayerNorm's scale stays outside.
-    """
-    weights = model.weights
-    U = double(weights.ln_f_weight)[:, None] * double(weights.W_U)           # [d_model, vocab]
-    U -= U.mean(1, keepdim=True)
-    U -= U.mean(0, keepdim=True)
-    return U
-
-
-def final_scale(model, resid_final):
-    """sqrt(variance + epsilon) of the final LayerNorm at each position: [*batch, pos], float64."""
-    variance = double(resid_final).var(-1, correction=0)
-    return (variance + model.config.layer_norm_epsilon).sqrt()
-
-
-def direct_logits(z, W_O, columns):
-    """What each head adds to given tokens' logits, above its mean over the vocabulary, before the final scale.
-
-    z: [*batch, head, pos, d_head], W_O: [head, d_head, d_model], columns: [*batch, d_model, token] of
-    `direct_unembedding`. Returns [*batch, head, pos, token]. Divided by `final_scale` these are logits.
-    """
-    return z @ (W_O @ columns[..., None, :, :])                                              # [head, pos, token]
-
 
 def vocabulary_spread(z, W_O, gram):
     """Standard deviation over the vocabulary of each head's direct logits: [*batch, head, pos]; 0 where none is read.

@@ -34,15 +34,41 @@ def mean_unembedding(model):
     return model.weights.W_U.cpu().mean(-1, dtype=torch.float64)
 
 
+def final_scale(model, resid_final):
+    """sqrt(variance + epsilon) of the final LayerNorm at each position: [*batch, pos], float64."""
+    variance = double(resid_final).var(-1, correction=0)
+    return (variance + model.config.layer_norm_epsilon).sqrt()
+
+
 def frozen_norm(model, x, resid):
     """A part of the residual through the final LayerNorm, frozen at the whole, without its bias: [*batch, d_model], float64.
 
     x: [*batch, d_model]; resid: [*batch, d_model] or [d_model], the full residual whose standard deviation divides x. Linear
     in x: the parts of a residual add up to the whole, normalised.
     """
-    x, resid = double(x), double(resid)
-    scale = (resid.var(-1, correction=0, keepdim=True) + model.config.layer_norm_epsilon).sqrt()
-    return (x - x.mean(-1, keepdim=True)) / scale * double(model.weights.ln_f_weight)
+    x = double(x)
+    return (x - x.mean(-1, keepdim=True)) / final_scale(model, resid)[..., None] * double(model.weights.ln_f_weight)
+
+
+def direct_unembedding(model):
+    """What one write to the residual stream does to the logits: [d_model, vocab], float64 on the CPU.
+
+    x @ this = (x - mean of x) * ln_f gain @ W_U minus its mean over the vocabulary; the LayerNorm's scale stays outside.
+    """
+    weights = model.weights
+    U = double(weights.ln_f_weight)[:, None] * double(weights.W_U)           # [d_model, vocab]
+    U -= U.mean(1, keepdim=True)
+    U -= U.mean(0, keepdim=True)
+    return U
+
+
+def direct_logits(z, W_O, columns):
+    """What each head adds to given tokens' logits, above its mean over the vocabulary, before the final scale.
+
+    z: [*batch, head, pos, d_head], W_O: [head, d_head, d_model], columns: [*batch, d_model, token] of
+    `direct_unembedding`. Returns [*batch, head, pos, token]. Divided by `final_scale` these are logits.
+    """
+    return z @ (W_O @ columns[..., None, :, :])                                              # [head, pos, token]
 
 
 @dataclass(frozen=True, repr=False)

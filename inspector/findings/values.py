@@ -58,6 +58,9 @@ def additive_shares(pattern, v, W_O):
     return share.masked_fill(pattern == 0, 0)
 
 
+VALUE_TOKENS = 64       # a report's value_weighted.csv is written up to here: 300,000 rows for GPT-2 small, 3 million at 200
+
+
 def value_table(pattern, v, W_O):
     """Every cell at or below the diagonal as a row (layer, head, query, key, weight, value_weighted, share): a DataFrame.
 

@@ -37,10 +37,16 @@ MEASURES = {column: Measure(title, means) for column, title, means in (
     ("ov_copying_vocab", "OV copying, vocabulary",
      "the eigenvalues of OV between embedding and unembedding, their sum over the sum of their sizes (level 0; does not "
      "tell copying from suppressing)"),
+    ("ov_copying_effective", "OV copying, effective",
+     "the same with the effective embedding in place of the embedding: the stream behind layer 0 of a token alone (level "
+     "0)"),
     ("qk_matching", "QK matching", "the eigenvalue ratio of QK between equal tokens (level 0)"),
     ("qk_matching_composed", "QK matching, composed",
      "the eigenvalue ratio of QK through the earlier heads, each by its previous-token score: does a token match the one "
      "before the key (level 0)"),
+    ("qk_matching_composed_effective", "QK composed, effective",
+     "the eigenvalue ratio of QK through the earlier heads, each by its previous-token score, with the effective embedding: "
+     "does a token match the one before the key (level 0)"),
     ("cut_free", "cut (nats)", "change of the loss in the second copy when the head alone is cut"),
     ("cut_frozen", "cut, frozen (nats)", "the same with all later patterns as in the clean run"),
 )}

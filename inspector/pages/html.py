@@ -9,9 +9,11 @@ import math
 import unicodedata
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 
 import torch
 
+from .. import __version__
 from . import cells, palette, words
 
 PITCH = 10          # pixels from one axis label to the next, at least: the line height of the smallest label
@@ -160,6 +162,16 @@ def spark(counts):
     """A histogram as an SVG path in a box of len(counts) x 100, the highest bar full."""
     top = max(counts)
     return "M0 100" + "".join(f"V{100 - 100 * c / top:.1f}H{i + 1}" for i, c in enumerate(counts)) + "V100Z"
+
+
+def model_facts(model):
+    """What every page says about its model, as plain values. A coarse number says so wherever it goes."""
+    source = model.files.source
+    source = Path(source).name if Path(source).exists() and len(Path(source).parts) > 1 else source
+    half = model.dtype not in ("float32", "float64")
+    return {"model": f"{source} in {model.dtype}" if half else source, "source": source, "half": half,
+            "release": model.release, "n_layer": model.config.n_layer, "n_head": model.config.n_head, "dtype": model.dtype,
+            "device": model.device, "version": __version__}
 
 
 def render(template, facts, **content):

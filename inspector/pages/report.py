@@ -4,25 +4,29 @@ import math
 from functools import partial
 from pathlib import Path
 
-from .. import __version__, checks, record
+from .. import checks, record
 from ..checkpoint import tokens
 from ..findings.in_text import from_trace
 from ..findings.prompts import longest_period
+from ..findings.study import study as induction_study
 from ..findings.table import heads
-from ..findings.values import additive_shares, value_table, value_weighted
+from ..findings.values import VALUE_TOKENS, additive_shares, value_table, value_weighted
 from ..model.tracing import ATTENTION_TOKENS, attention_table, trace
 from . import figures, presets, tables, words
-from .html import page_name
+from .html import model_facts, page_name
 from .index import index_page, layer_strips
 from .induction import section
 from .layer import layer_page
+from .study import write_study
 
 
-def report(model, text=None, *, ids=None, out="reports/report", bos=False, check=True, period=None, seed=0, progress=None):
+def report(model, text=None, *, ids=None, out="reports/report", bos=False, check=True, study=False, period=None, seed=0,
+           progress=None):
     """Write the report of one text and return its folder.
 
     It holds index.html, a page for each layer, figures/ (PNG and SVG), tables/ (CSV) and run.json; every page opens from
-    disk. `check=False` leaves the proof out, and the page says 'not checked'. `period` and `seed`: the repeated random
+    disk. `check=False` leaves the proof out, and the page says 'not checked'. `study=True` adds the induction study as
+    study.html (seconds on a small model, minutes on GPT-2 small). `period` and `seed`: the repeated random
     tokens that the heads are scored on, as for `heads` (period: 50, or as much as a small model can hold). `progress`:
     any wrapper like tqdm.
 
@@ -35,37 +39,33 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
     repeats = heads(model, period=period, bos=bos, seed=seed, progress=progress)
     on_text = heads(model, ids=found)
     proof = checks.check(model, ids=found, progress=progress) if check else None
-    run = record.run_record(model, "report", text=text, ids=found, bos=bos, check=check, period=period, seed=seed,
-                            kernel="grid")
+    how = {"period": period, "seed": seed}
+    studied = induction_study(model, ids=found, bos=traced.bos, progress=progress, **how) if study else None
+    run = record.run_record(model, "report", text=text, ids=found, bos=bos, check=check, study=study, kernel="grid", **how)
     run["proof"] = proof.attrs["verdict"] if check else "not checked"
     weights = [layer_weights(block) for block in model.weights.blocks]
     token_table = tables.token_table(traced.ids, traced.labels, traced.texts, traced.logits,
                                      lambda token: tokens.labels(model, [token])[0])
-    shared = facts(model, traced, text, token_table)
+    shared = facts(model, traced, text, token_table, study)
     matching = [(int(row.layer), int(row.head)) for row in repeats.itertuples() if "induction" in row.verdict]
     in_text = from_trace(model, traced, matching, seed=seed)
     with record.folder(out) as folder:
         write_tables(folder / "tables", traced, token_table, repeats, on_text, in_text, proof, weights, progress)
         write_figures(folder / "figures", traced, repeats, on_text, weights, shared, progress)
         write_pages(folder, traced, token_table, repeats, on_text, in_text, proof, weights, shared, text, progress)
+        if studied is not None:
+            write_study(folder, studied, shared)
         record.write_text(folder / "run.json", record.to_json(run) + "\n")
     return Path(out).expanduser()
 
 
-def facts(model, traced, text, token_table):
-    """What all pages of a report share, as plain values."""
-    config = model.config
-    loss = token_table["loss"].mean()
-    source = model.files.source
-    source = Path(source).name if Path(source).exists() and len(Path(source).parts) > 1 else source
-    half = model.dtype not in ("float32", "float64")
-    name = f"{source} in {model.dtype}" if half else source          # a coarse number says so wherever it goes
-    return {"model": name, "source": source, "half": half, "release": model.release,
-            "n_layer": config.n_layer, "n_head": config.n_head, "dtype": model.dtype, "device": model.device,
-            "version": __version__, "pages": True, "study": False, "n_tokens": len(traced.ids), "bos": traced.bos,
-            "mean_loss": loss, "blind_loss": math.log(config.vocab_size),
+def facts(model, traced, text, token_table, study=False):
+    """What all pages of a report share, as plain values. study: whether there is a page of the study."""
+    return {**model_facts(model), "pages": True, "study": study, "n_tokens": len(traced.ids), "bos": traced.bos,
+            "mean_loss": token_table["loss"].mean(), "blind_loss": math.log(model.config.vocab_size),
             "shown_text": words.headline(text if text is not None else "".join(traced.texts) or " ".join(traced.labels)),
-            "full_attention": len(traced.ids) <= ATTENTION_TOKENS, "most_tokens": ATTENTION_TOKENS}
+            "full_attention": len(traced.ids) <= ATTENTION_TOKENS, "most_tokens": ATTENTION_TOKENS,
+            "full_values": len(traced.ids) <= VALUE_TOKENS}
 
 
 def layer_weights(block):
@@ -103,6 +103,7 @@ def write_tables(folder, traced, token_table, repeats, on_text, in_text, proof, 
         named["check"] = proof
     if len(traced.labels) <= ATTENTION_TOKENS:
         named["attention"] = attention_table(traced.pattern)
+    if len(traced.labels) <= VALUE_TOKENS:
         named["value_weighted"] = value_table(traced.pattern, traced.v, [each["W_O"] for each in weights])
     for name in progress(named, total=len(named), desc="tables") if progress is not None else named:
         record.to_csv(named[name], folder / f"{name}.csv")
@@ -175,5 +176,5 @@ def link_files():
 
 def attention_file(shared):
     """attention.csv and value_weighted.csv where they were written."""
-    return [("tables/attention.csv", "every weight, exact"),
-            ("tables/value_weighted.csv", "every weight, value-weighted, with additive shares")] * shared["full_attention"]
+    return [("tables/attention.csv", "every weight, exact")] * shared["full_attention"] + [
+        ("tables/value_weighted.csv", "every weight, value-weighted, with additive shares")] * shared["full_values"]

@@ -3,23 +3,23 @@
 from functools import partial
 from pathlib import Path
 
-from .. import __version__, record
+from .. import record
 from ..findings.study import SOURCES
 from . import cells, figures, study_words, words
-from .html import render
+from .html import model_facts, render
 from .study_curves import loss_by_position
 from .study_graphs import circuit, composition_web
-from .study_maps import matching_against_copying, score_maps, threshold_figure
+from .study_maps import SHARES, matching_against_copying, score_maps, threshold_figure
 
 # The measures shown side by side in the maps and on the page; all others stand in the CSV.
-MAPS = ("induction", "prefix_matching", "previous_token", "copying_z", "copying_second", "ov_copying_vocab", "qk_matching",
-        "qk_matching_composed", "cut_free")
+MAPS = ("induction", "prefix_matching", "previous_token", "copying_z", "copying_second", "ov_copying_effective",
+        "qk_matching", "qk_matching_composed_effective", "cut_free")
 COLUMNS = (("previous_token", "previous"), ("induction", "stripe"), ("induction_control", "its control"),
            ("prefix_matching", "prefix matching"), ("copying_ratio", "copying ratio"), ("copying_z", "copying z"),
            ("copying_second", "copying, logits"), ("ov_copying", "OV copies"), ("ov_copying_vocab", "OV copies, vocabulary"),
-           ("qk_matching", "QK matches"), ("qk_matching_composed", "QK composed"), ("cut_free", "cut, nats"),
-           ("cut_frozen", "cut, frozen"))
-SIGNED = ("copying_z", "copying_second", "cut_free", "cut_frozen")
+           ("ov_copying_effective", "OV copies, effective"), ("qk_matching", "QK matches"),
+           ("qk_matching_composed", "QK composed"), ("qk_matching_composed_effective", "QK composed, effective"),
+           ("cut_free", "cut, nats"), ("cut_frozen", "cut, frozen"))
 TABLES = {"heads": "every head, every measure, with spread and control", "thresholds": "the lists from 0.3 to 0.8",
           "circuit": "the pairs tested", "sets": "roles cut together, beside random sets", "loss": "loss by position",
           "pairs": "composition of every pair of heads", "directions": "leading OV directions with their tokens",
@@ -40,8 +40,9 @@ MEANS = (
                         "signed"),
     ("OV copies, QK matches", "sum of the eigenvalues of the head's own weights over the sum of their sizes, from −1 to 1: "
                               "in the "
-                              "residual basis, through the embeddings, and, composed, through the previous-token heads "
-                              "before it. A head that suppresses can read near 1 in OV: GPT-2’s 11.10 does"),
+                              "residual basis, through the embeddings, or through the effective ones (what stands there "
+                              "behind layer 0); composed: through the previous-token heads before it. A head that "
+                              "suppresses can read near 1 in OV: GPT-2’s 11.10 does"),
     ("cut", "rise of the loss in the repeats when the head says its mean instead; frozen: with all later patterns held"),
 )
 
@@ -75,8 +76,8 @@ def head_rows(study, columns):
     """The table of all heads for the page: [{name, layer, head, verdict, cells: [(text, sortable value)]}]."""
     rows = []
     for row in study.table.to_dict("records"):
-        roles = [study_words.ROLES[word][0] for word in row["verdict"]]
-        shown = [study_words.signed(row[column]) if column in SIGNED else words.number(row[column]) for column, _ in columns]
+        roles = [study_words.ROLES[word][0] for word in study_words.told(row["verdict"])]
+        shown = [words.number(row[column]) if column in SHARES else words.signed(row[column]) for column, _ in columns]
         rows.append({"layer": int(row["layer"]), "head": int(row["head"]), "roles": roles, "cells": shown,
                      "found": any(word.endswith("induction_head") or word == "previous_token" for word in row["verdict"])})
     return rows
@@ -97,7 +98,7 @@ def study_page(study, facts, images, files):
     facts: see `report.facts`; images: {stem: PNG bytes} of `drawn`; files: [(path, what it is)].
     """
     columns = [(column, title) for column, title in COLUMNS if column in study.table]
-    level = study_words.signed(study.table["copying_ratio_level"].iloc[0])
+    level = words.signed(study.table["copying_ratio_level"].iloc[0])
     return render("study.html", facts, here="study", thin="", data="{}",
                   sentences={"verdict": study_words.verdict_sentences(study), "circuit": study_words.circuit_sentence(study),
                              "sets": study_words.set_sentences(study), "learning": study_words.learning_sentence(study),
@@ -112,18 +113,8 @@ def study_page(study, facts, images, files):
                   titles={stem: title for stem, title, _ in drawn(study)}, files=files)
 
 
-def study_facts(model):
-    """What the page of a study on its own says about the model; see `report.facts`."""
-    source = model.files.source
-    source = Path(source).name if Path(source).exists() and len(Path(source).parts) > 1 else source
-    half = model.dtype not in ("float32", "float64")
-    return {"model": f"{source} in {model.dtype}" if half else source, "source": source, "half": half,
-            "release": model.release, "n_layer": model.config.n_layer, "n_head": model.config.n_head, "dtype": model.dtype,
-            "device": model.device, "version": __version__, "pages": False, "study": True}
-
-
-def write_study(folder, study, facts, page):
-    """Write a study into an open folder: its page, figures/study_*.png and .svg, tables/study_*.csv."""
+def write_study(folder, study, facts):
+    """Write a study into an open folder: study.html, figures/study_*.png and .svg, tables/study_*.csv."""
     for name in ("figures", "tables"):
         (folder / name).mkdir(exist_ok=True)
     images = {}
@@ -137,12 +128,12 @@ def write_study(folder, study, facts, page):
     files = [(f"tables/study_{name}.csv", TABLES.get(name.partition("_")[0], name)) for name in tables_of(study)]
     files += [(f"figures/study_{stem}.{kind}", f"{title}, {kind.upper()}") for stem, title, _ in drawn(study)
               for kind in ("png", "svg")]
-    record.write_text(folder / page, study_page(study, facts, images, files))
+    record.write_text(folder / "study.html", study_page(study, facts, images, files))
 
 
 def save_study(model, study, out):
     """Write a study as a folder of its own: study.html, figures/, tables/, run.json. Raises OutputError."""
     with record.folder(out) as folder:
-        write_study(folder, study, study_facts(model), "study.html")
+        write_study(folder, study, {**model_facts(model), "pages": False, "study": True})
         record.write_text(folder / "run.json", record.to_json(study.run) + "\n")
     return Path(out).expanduser()

@@ -1,10 +1,8 @@
 """What a study found, in sentences: for its page and for the terminal. Pure functions of a `findings.study.Study`."""
 
-import math
-
 from ..findings.ablation import next_seed
 from .captions import capital
-from .words import head_name, listing, plural
+from .words import head_name, listing, plural, signed
 
 ROLES = {
     "previous_token": ("previous-token head", "looks at the token just before"),
@@ -24,11 +22,10 @@ def named(heads):
     return listing(head_name(*head) for head in heads)
 
 
-def signed(value, digits=2):
-    """+0.31, −0.31; 0.00 where it rounds to that; a dash where there is none."""
-    if value is None or not math.isfinite(value):
-        return "–"
-    return f"{value:+.{digits}f}".replace("-", "−") if round(value, digits) else f"{0:.{digits}f}"
+def told(verdict):
+    """A head's words without those that another one of them includes: an induction head matches and copies anyway."""
+    included = {"induction_head": {"induction", "copies"}, "anti_induction_head": {"induction", "suppresses"}}
+    return [word for word in verdict if not any(word in included.get(other, ()) for other in verdict)]
 
 
 def verdict_sentences(study):

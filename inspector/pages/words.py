@@ -56,8 +56,10 @@ def number(value, digits=2):
 
 
 def signed(value):
-    """A number that may be below 0, for a table: +0.41, −2.30; a dash where there is none."""
-    return "–" if value is None or not math.isfinite(value) else f"{value:+.2f}".replace("-", "−")
+    """A number that may be below 0: +0.41, −2.30; 0.00 where it rounds to that; a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    return f"{value:+.2f}".replace("-", "−") if round(value, 2) else "0.00"
 
 
 def significant(value):

@@ -7,17 +7,18 @@ MOST = 12               # rows of a ranking
 
 def circuits_text(found):
     """The weights' measures of every head, and the pairs that compose most through K."""
-    titles = {"ov_copying": "OV copies", "ov_copying_vocab": "in vocab", "qk_matching": "QK matches",
-              "qk_matching_composed": "composed", "qk_symmetric": "symmetric", "ov_norm": "|OV|", "qk_norm": "|QK|",
-              "positional_offset": "offset", "positional_previous": "on i-1"}
+    titles = {"ov_copying": "OV copies", "ov_copying_vocab": "in vocab", "ov_copying_effective": "effective",
+              "qk_matching": "QK matches", "qk_matching_composed": "composed", "qk_matching_composed_effective": "effective",
+              "qk_symmetric": "symmetric", "ov_norm": "|OV|", "qk_norm": "|QK|", "positional_offset": "offset",
+              "positional_previous": "on i-1"}
     rows = [[head_name(row), *(number(row[name], 0 if name == "positional_offset" else 2) for name in titles)]
             for _, row in found.heads.iterrows()]
     run, level = found.run["arguments"], found.baseline.set_index("kind").loc["k"]
     lines = [f"LayerNorm {'folded in' if run['fold'] else 'left out'}; OV and QK: the eigenvalues' sum over the sum of "
-             "their "
-             "sizes, from -1 to 1; biases are outside",
-             "OV copies: raises what it reads (a head that suppresses can read near 1 too); composed: matches through the",
-             "previous-token heads before it; offset: where positions alone look; on i-1: the share they put there", "",
+             "their sizes, from -1 to 1; biases are outside",
+             "OV copies: raises what it reads (a head that suppresses can read near 1 too); in the residual basis, through",
+             "the embeddings, and through the effective ones (behind layer 0); composed: matches through the previous-token",
+             "heads before it; offset: where positions alone look; on i-1: the share they put there", "",
              columns(rows, ["head", *titles.values()])]
     if len(found.pairs):
         best = found.pairs.sort_values("k_composition", ascending=False, kind="stable").head(MOST)

@@ -1,11 +1,11 @@
 """The study as text: what was found, the heads with a verdict, the thresholds, the circuit."""
 
-from ..pages.study_words import protocol_sentence, sentences
+from ..pages.study_words import ROLES, protocol_sentence, sentences, told
 from .layout import columns, head_name, number, signed
 
 MEASURES = (("previous_token", "previous"), ("induction", "stripe"), ("induction_control", "control"),
-            ("prefix_matching", "prefix"), ("copying_second", "copying"), ("ov_copying_vocab", "OV copies"),
-            ("qk_matching_composed", "composed"), ("cut_free", "cut"), ("cut_frozen", "frozen"))
+            ("prefix_matching", "prefix"), ("copying_second", "copying"), ("ov_copying_effective", "OV copies"),
+            ("qk_matching_composed_effective", "composed"), ("cut_free", "cut"), ("cut_frozen", "frozen"))
 SIGNED = ("copying_second", "cut_free", "cut_frozen")
 
 
@@ -15,7 +15,7 @@ def study_text(study, out=None):
     kept = study.table[[bool(words) for words in study.table["verdict"]]]
     shown = [(name, title) for name, title in MEASURES if name in study.table]
     rows = [[head_name(row), *(signed(row[name], 2) if name in SIGNED else number(row[name]) for name, _ in shown),
-             ", ".join(word.replace("_", " ") for word in row["verdict"])] for _, row in kept.iterrows()]
+             ", ".join(ROLES[word][0] for word in told(row["verdict"]))] for _, row in kept.iterrows()]
     if rows:
         lines += ["", columns(rows, ["head", *(title for _, title in shown), "verdict"], left=(0, len(shown) + 1))]
     lists = ("matching", "induction_heads", "anti_induction_heads")
