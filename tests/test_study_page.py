@@ -78,7 +78,7 @@ def test_every_file_of_a_study_is_there_and_named(folder):
 
 def test_the_page_is_whole_and_offline(folder):
     shown = page(folder)
-    assert len(shown.images) == 6
+    assert len(shown.images) == 7
     assert all(image.startswith("data:image/png;base64,") for image in shown.images)
     assert not [link for link in shown.links if link.startswith("http")]
 

@@ -103,9 +103,10 @@ def maps_caption(columns, run):
 
 def matching_caption(x, y, threshold, run, *, absent=0, unnamed=0):
     """Caption of `matching_against_copying`. absent: heads without a value; unnamed: found heads too many to name."""
-    return (f"One point a head. Across: {explained(x)}. Up: {explained(y)}. Bars: one standard error over "
-            f"sequences. Dashed: the verdict's threshold, {threshold:g}; dotted: the levels of a head that does neither. "
-            f"{KINDS} " + (f"{capital(plural(absent, 'head'))} without a value not drawn. " if absent else "")
+    dashed = "" if threshold is None else f"Dashed: the threshold of the verdict, {threshold:g}. "
+    return (f"One point a head. Across: {explained(x)}. Up: {explained(y)}. Bars: one standard error over sequences. "
+            f"{dashed}Dotted: the levels of a head that does neither. {KINDS} "
+            + (f"{capital(plural(absent, 'head'))} without a value not drawn. " if absent else "")
             + (f"{capital(plural(unnamed, 'head'))} with a verdict not named for want of room. " if unnamed else "")
             + measured(run))
 

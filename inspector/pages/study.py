@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from .. import record
+from ..findings.published.table import in_short
 from ..findings.study import SOURCES
 from . import cells, figures, study_words, words
 from .html import model_facts, render
@@ -50,11 +51,15 @@ MEANS = (
 def drawn(study):
     """[(stem, title, draw)] of the study's figures; draw(kind) gives a matplotlib Figure that carries its caption."""
     run, table = study.run, study.table
+    olsson = "prefix_matching" in table and table[["prefix_matching", "copying_ratio"]].notna().all(axis=1).any()
     maps = [column for column in MAPS if column in table and table[column].notna().any()]
     return [
         ("circuit", "The circuit", partial(circuit, study.circuit, table, study.circuit.attrs["run"])),
         ("matching_copying", "Matching against copying",
          partial(matching_against_copying, table, run, threshold=run["arguments"]["threshold"])),
+        *([("prefix_copying", "Prefix matching against copying", partial(
+            matching_against_copying, table, run, x="prefix_matching", y="copying_ratio", threshold=None,
+            title="The two scores of Olsson et al. 2022"))] if olsson else []),
         ("measures", "Every head, every measure", partial(score_maps, table, maps, run)),
         ("loss_by_position", "Loss by position", partial(
             loss_by_position, study.loss, study.loss.attrs["run"], vocab_size=run["model"]["config"]["vocab_size"])),
@@ -83,13 +88,12 @@ def head_rows(study, columns):
     return rows
 
 
-def published_rows(published, most=400):
-    """Statements beside ours, failed ones first, then those that were measured: dicts for the page."""
+def published_content(published):
+    """{"short": a row for each kind of number, "statements": all of them beside ours}, or None where there is nothing."""
     if published is None:
-        return []
-    order = published["verdict"].map({"failed": 0, "passed": 1}).fillna(2)
-    shown = published.iloc[order.argsort(kind="stable")].head(most)
-    return shown.to_dict("records")
+        return None
+    return {"short": in_short(published).to_dict("records"),
+            "statements": published[published["part"] == "statements"].to_dict("records")}
 
 
 def study_page(study, facts, images, files):
@@ -108,8 +112,9 @@ def study_page(study, facts, images, files):
                          for role, (title, means) in study_words.ROLES.items() if role in study.found],
                   n_found=len(study.found.get("induction_head", ())), columns=columns, rows=head_rows(study, columns),
                   means=[(name, text.format(level=level)) for name, text in MEANS],
-                  thresholds=study.thresholds.to_dict("records"), sources=SOURCES, published=published_rows(study.published),
-                  left_out=study.left_out, images={stem: cells.data_uri(data) for stem, data in images.items()},
+                  thresholds=study.thresholds.to_dict("records"), sources=SOURCES,
+                  published=published_content(study.published), left_out=study.left_out,
+                  images={stem: cells.data_uri(data) for stem, data in images.items()},
                   titles={stem: title for stem, title, _ in drawn(study)}, files=files)
 
 

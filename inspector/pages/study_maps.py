@@ -112,7 +112,7 @@ def matching_against_copying(table, run, kind="png", *, x="induction", y="copyin
     """Every head as a point, matching across and copying up, the found ones by name: a matplotlib Figure.
 
     table: layer, head, x, y (and x_se, y_se, x_uniform, y_level where there are), verdict. Heads without a value of either
-    are left out, and the caption counts them.
+    are left out, and the caption counts them. threshold: of x, where it has one.
     """
     known = table[np.isfinite(table[[x, y]].astype(float)).all(axis=1)]
     found = known[is_of(known, *KINDS)]
@@ -127,14 +127,15 @@ def matching_against_copying(table, run, kind="png", *, x="induction", y="copyin
     low, high = (min(0, up.min()), max(0, up.max())) if len(up) else (-1, 1)
     room = 0.12 * ((high - low) or 1)
     axes.set(xlim=(-0.03, max(1.03, known[x].max() * 1.03 if len(known) else 0)), ylim=(low - room, high + room))
-    axes.axvline(threshold, color=RULE, linewidth=0.7, dashes=(5, 3), zorder=0)
+    if threshold is not None:
+        axes.axvline(threshold, color=RULE, linewidth=0.7, dashes=(5, 3), zorder=0)
+        axes.text(threshold, 1.005, f"threshold {threshold:g}", transform=axes.get_xaxis_transform(), fontsize=6.5,
+                  color=SOFT, ha="center", va="bottom")
     level = float(table[x + "_uniform"].iloc[0]) if x + "_uniform" in table and len(table) else math.nan
     if math.isfinite(level):
         axes.axvline(level, color=RULE, linewidth=0.7, dashes=(1, 2), zorder=0)
     level = float(table[y + "_level"].iloc[0]) if y + "_level" in table and len(table) else 0
     axes.axhline(level, color=RULE, linewidth=0.7, dashes=(1, 2), zorder=0)
-    axes.text(threshold, 1.005, f"threshold {threshold:g}", transform=axes.get_xaxis_transform(), fontsize=6.5, color=SOFT,
-              ha="center", va="bottom")
     shown = []
     for each in (OTHER, *reversed(KINDS)):            # the found ones on top
         mine = known[is_of(known, each)]

@@ -107,7 +107,8 @@ def published_sentence(study):
     """How the published figures compare, in one sentence."""
     if study.published is None:
         return f"Published figures: {study.left_out.get('published', 'none for this model')}."
-    return f"Published figures: {study.published.attrs['summary']}."
+    whom = "TransformerLens on this model" if study.published.attrs["release"] == "demo" else "the published"
+    return f"Beside {whom}: {study.published.attrs['summary']}."
 
 
 def protocol_sentence(study):

@@ -2,6 +2,7 @@
 
 from numbers import Integral
 
+from ..findings.published.table import in_short
 from .layout import columns, head_name, number
 
 SHORT = {"previous_token": "previous", "current_token": "current", "first_token": "first", "duplicate_token": "duplicate",
@@ -64,15 +65,12 @@ def check_text(table):
 def published_text(table):
     """Beside the published: each kind of number with how many there are of each verdict, and its largest difference."""
     rows = []
-    kinds = table.assign(kind=table["quantity"].str.partition(",")[0])
-    for (part, kind), group in kinds.groupby(["part", "kind"], sort=False):
-        counts = ", ".join(f"{n} {verdict}" for verdict, n in group["verdict"].value_counts().items())
-        used = group["difference"] / group["bound"]
-        row = group.loc[used.idxmax()] if used.notna().any() else None
-        numbers = ["-"] * 4 if row is None else [f"{row[name]:.4f}" for name in ("ours", "theirs")] + [
+    for row in in_short(table).to_dict("records"):
+        numbers = ["-"] * 4 if row["where"] is None else [f"{row[name]:.4f}" for name in ("ours", "theirs")] + [
             f"{row[name]:.1e}" for name in ("difference", "bound")]
-        where = "-" if row is None else row["quantity"].partition(", ")[2] or f"{row['layer']}.{row['head']}"
-        rows.append([part, kind if len(kind) <= 60 else kind[:57] + "...", where, *numbers, counts])
+        kind = row["kind"] if len(row["kind"]) <= 60 else row["kind"][:57] + "..."
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in row["verdicts"].items())
+        rows.append([row["part"], kind, row["where"] or "-", *numbers, counts])
     header = ["part", "worst of each", "where", "ours", "theirs", "difference", "bound", "verdicts"]
     end = [table.attrs["summary"], "Every number with its source: --csv or --json.", f"verdict: {table.attrs['verdict']}"]
     return "\n".join([columns(rows, header, left=(0, 1, 2)), "", *end])

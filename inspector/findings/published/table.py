@@ -93,6 +93,20 @@ def statement_row(row, read):
             row.where, note)
 
 
+def in_short(table):
+    """Each kind of number in one row: part, kind, and of the place nearest its bound where, ours, theirs, difference, bound
+    (NaN where nothing has a bound), and verdicts, {verdict: how many}.
+    """
+    rows, kinds = [], table["quantity"].str.partition(",")[0]
+    for (part, kind), group in table.assign(kind=kinds).groupby(["part", "kind"], sort=False):
+        used = group["difference"] / group["bound"]
+        row = group.loc[used.idxmax()] if used.notna().any() else None
+        where = None if row is None else row["quantity"].partition(", ")[2] or f"{row['layer']}.{row['head']}"
+        rows.append({"part": part, "kind": kind, "where": where, **{n: math.nan if row is None else row[n] for n in NUMBERS},
+                     "verdicts": group["verdict"].value_counts().to_dict()})
+    return pd.DataFrame(rows)
+
+
 def summary(table):
     """One sentence: how many could fail and did, how many lie in their band, what agrees, what is not measured."""
     n = {word: int((table["verdict"] == word).sum()) for word in VERDICTS}
