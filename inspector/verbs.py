@@ -192,8 +192,9 @@ def _run_circuits(args):
     found = circuits(_model(args), fold=args.fold, samples=args.samples, n_directions=args.n_directions,
                      n_tokens=args.n_tokens, seed=args.seed, progress=_progress(args))
     _save_csv(args, found.heads)
-    print(to_json({"run": found.run, "rows": rows_of(found.heads), "pairs": rows_of(found.pairs),
-                   "directions": rows_of(found.directions), "baseline": rows_of(found.baseline)}) if args.json
+    tables = {"rows": found.heads, "pairs": found.pairs, "directions": found.directions, "spectra": found.spectra,
+              "baseline": found.baseline}
+    print(to_json({"run": found.run, **{name: rows_of(table) for name, table in tables.items()}}) if args.json
           else circuits_text(found))
     return 0
 
