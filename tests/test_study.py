@@ -16,7 +16,7 @@ from inspector.errors import ArgumentError
 from inspector.findings import study as studies
 from inspector.findings.copying import copying
 from inspector.findings.study import as_json, found_in, joined, roles, study, threshold_table
-from inspector.pages.study_words import circuit_sentence, sentences, verdict_sentences
+from inspector.pages.study_words import circuit_sentences, sentences, verdict_sentences
 
 from . import models
 from .helpers import tiny
@@ -147,7 +147,11 @@ def test_the_planted_circuit_is_found_and_nothing_else(known):
     assert row["k"] < 0.5 * row["clean"]
     assert row["q"] > 0.9 * row["clean"]
     assert row["k_composition_high"] is True or row["k_composition_high"] == 1
-    assert "0.1 feeds 2.0" in circuit_sentence(known)
+    assert row["route"] == "direct"
+    assert row["k_composition_rank"] == 1
+    said = " ".join(circuit_sentences(known))
+    assert "0.1 feeds 2.0 through its keys" in said
+    assert "The direct path carries it" in said
 
 
 def test_a_pair_agrees_only_if_cuts_and_weights_both_say_so(planted, known, monkeypatch):
@@ -165,7 +169,7 @@ def test_no_pair_is_tested_where_no_head_is_found(tmp_path):
     assert len(nothing.circuit) == 0
     assert {"layer_from", "k", "agrees"} <= set(nothing.circuit)
     assert len(nothing.sets) == 0
-    assert "No pair could be tested" in circuit_sentence(nothing)
+    assert "No pair could be tested" in circuit_sentences(nothing)[0]
     assert "None of the 12 heads is an induction head" in sentences(nothing)[0]
 
 
@@ -179,6 +183,23 @@ def test_roles_are_cut_together_beside_random_sets(demo):
     assert previous["change"] > 5
     assert rows.loc[("previous_token", "frozen"), "change"] < 0.5       # what it does, it does through later patterns
     assert (demo.sets["n_controls"] > 0).all()
+    # The demo's layer 1 has 6 heads: every other set of as many shares heads with this one, so the others alone stand too.
+    n = len(demo.found["induction_head"])
+    assert together["control_shared"] == max(0, 2 * n - 6)
+    assert (together["rest"] is not None) == (2 * n > 6)
+    if 2 * n > 6:
+        assert len(together["rest"].split()) == 6 - n
+        assert abs(together["rest_change"]) < 0.1
+
+
+def test_the_route_of_the_demo_s_circuit_is_not_the_direct_path(demo):
+    """0.3 reaches the keys of layer 1 by way of layer 0's MLP; q_left and k_left are shares of the clean stripe."""
+    agreeing = demo.circuit[demo.circuit["agrees"]]
+    assert len(agreeing) > 0
+    assert set(agreeing["route"]) == {"indirect"}
+    np.testing.assert_allclose(agreeing["k_left"], agreeing["k"] / agreeing["clean"], rtol=1e-12)
+    np.testing.assert_allclose(agreeing["v_left"], agreeing["logit_v"] / agreeing["logit"], rtol=1e-12)
+    assert "Not by the direct path" in " ".join(circuit_sentences(demo))
 
 
 # -- one table ---------------------------------------------------------------------------------------------------------
@@ -224,8 +245,8 @@ def test_found_in_lists_heads_in_order():
 def test_what_a_small_model_cannot_do_is_said(tmp_path):
     nothing = study(tiny(tmp_path, n_positions=64), **SMALL)          # 4 x 25 ids and BOS do not fit
     assert "prefix_matching" not in nothing.table
-    assert "do not fit" in nothing.left_out["prefix_matching"]
-    assert "hash" in nothing.left_out["published"]
+    assert "do not fit" in nothing.left_out["prefix matching"]
+    assert "nothing is published on" in nothing.left_out["published"]
     assert nothing.learning is None
 
 

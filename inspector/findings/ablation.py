@@ -57,6 +57,16 @@ def control_sets(model, chosen, count, seed):
     return list(found)
 
 
+def the_others(model, chosen):
+    """All heads beside `chosen` in its layers, where some layer has too few for a control without `chosen`; else ()."""
+    layers = {layer for layer, _ in chosen}
+    mine = {layer: sum(head[0] == layer for head in chosen) for layer in layers}
+    if all(model.config.n_head >= 2 * mine[layer] for layer in layers):
+        return ()
+    every = [(layer, head) for layer in sorted(layers) for head in range(model.config.n_head)]
+    return tuple(head for head in every if head not in chosen)
+
+
 def planned_cuts(model, heads, n_controls, seed):
     """[(kind, cut)]: every head alone, or the given set, its members and its controls."""
     if heads is None:
@@ -64,7 +74,9 @@ def planned_cuts(model, heads, n_controls, seed):
     chosen = parse_heads(model, heads)
     found = [("set", chosen)] if len(chosen) > 1 else []
     found += [("head", (head,)) for head in chosen]
-    return found + [("control", each) for each in control_sets(model, chosen, n_controls, seed)]
+    found += [("control", each) for each in control_sets(model, chosen, n_controls, seed)]
+    others = the_others(model, chosen)
+    return found + ([("rest", others)] if others and n_controls else [])
 
 
 def text_losses(model, row, cuts, *, fill, patterns, n_sequences, seed, progress=None):
@@ -84,19 +96,21 @@ def ablate(model, heads=None, *, text=None, ids=None, fill="mean", patterns="fre
     """What happens to the loss without heads: a DataFrame with a row for each cut.
 
     heads: None cuts every head alone. Else (in any form of `parse_heads`) that set together, each member alone, and up to
-    `n_controls` random sets of as many heads from the same layers. fill: what a cut head says instead, "mean" (its mean over
-    `n_sequences` reference sequences at each position), "zero", or "resample" (its z on one of them). patterns: "free", or
-    "frozen" to those of the clean run of the same input. Reference: sequences drawn the same way with seed + 1; for a text,
-    its own ids in random orders. period: None = 50, or as much as the model can hold. text or ids: one text on which
-    the loss is read too; `bos` puts BOS first in the sequences and in the text.
+    `n_controls` random sets of as many heads from the same layers; where a layer has too few others, so that every control
+    shares heads with the set, also all the others of its layers together (kind "rest"). fill: what a cut head says instead,
+    "mean" (its mean over `n_sequences` reference sequences at each position), "zero", or "resample" (its z on one of them).
+    patterns: "free", or "frozen" to those of the clean run of the same input. Reference: sequences drawn the same way with
+    seed + 1; for a text, its own ids in random orders. period: None = 50, or as much as the model can hold. text or ids: one
+    text on which the loss is read too; `bos` puts BOS first in the sequences and in the text.
 
-    Columns: cut ("1.4" or "1.1 1.2"), kind (head, set, control), layer, head (None for more than one), n_heads; loss, the
+    Columns: cut ("1.4" or "1.1 1.2"), kind (head, set, control, rest), layer, head (None for several), n_heads; loss, the
     mean over sequences of the loss in copies 2..m (predictions by these copies' queries), loss_se; change, loss minus the
     clean loss of the same sequences, change_se (standard errors over sequences, of the paired differences; NaN for one
     sequence); text_loss and text_change, the mean over the text's tokens (NaN without a text). All in nats a token.
 
     `.attrs`: run, period, clean_loss, clean_loss_se, clean_text_loss (None without a text), and of the changes of the
-    controls n_controls, control_mean, control_low, control_high (None where there is none).
+    controls n_controls, control_mean, control_low, control_high (None where there is none), and control_shared, how many
+    heads of the set each of them holds.
 
     Raises ArgumentError, TextError.
     """
@@ -121,8 +135,15 @@ def ablate(model, heads=None, *, text=None, ids=None, fill="mean", patterns="fre
     mean, low, high = (None if changes.empty else float(x) for x in (changes.mean(), changes.min(), changes.max()))
     table.attrs = {"run": run, "period": period, "clean_loss": float(clean), "clean_loss_se": float(clean_se),
                    "clean_text_loss": None if row is None else float(on_text[0]),
-                   "n_controls": len(changes), "control_mean": mean, "control_low": low, "control_high": high}
+                   "n_controls": len(changes), "control_mean": mean, "control_low": low, "control_high": high,
+                   "control_shared": shared_heads(plan)}
     return table
+
+
+def shared_heads(plan):
+    """How many heads of the set each control holds: the same in all of them. 0 without controls."""
+    chosen = {head for kind, cut in plan if kind == "head" for head in cut}
+    return max((len(chosen.intersection(cut)) for kind, cut in plan if kind == "control"), default=0)
 
 
 def assemble(plan, loss, on_text):

@@ -115,7 +115,7 @@ def learned_in(model, text=None, *, ids=None, size=None, bos=False, progress=Non
     cut = windows(row, size - bos, special_ids(model))
     if not len(cut):
         raise TextError(f"no document of the text ({len(row)} tokens in all) holds a window of {size - bos} tokens: give a "
-                        f"longer text, or a smaller size (at least {EARLY[1] + BAND + 1})")
+                        f"longer text (or, in Python, a smaller size: at least {EARLY[1] + BAND + 1})")
     clean = cut_losses(model, with_bos(model, cut, bos), [()], fill="zero", progress=progress)[0]
     return in_context(clean)                                                                 # [window, size - 1]
 

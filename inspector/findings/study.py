@@ -38,7 +38,7 @@ SOURCES = (
     ("percentile", PERCENTILE, "K-composition lies above it among random factors; Elhage et al. 2021 subtract their mean"),
 )
 SET_COLUMNS = ["role", "cut", "n_heads", "fill", "patterns", "clean_loss", "loss", "change", "change_se", "text_change",
-               "n_controls", "control_mean", "control_low", "control_high"]
+               "n_controls", "control_shared", "control_mean", "control_low", "control_high", "rest", "rest_change"]
 SETS = ("induction_head", "anti_induction_head", "previous_token")       # the roles whose heads are cut together
 PAIR = ["layer_from", "head_from", "layer", "head"]
 
@@ -119,24 +119,36 @@ def single_cuts(table, name):
 def set_row(role, table):
     """One row of `sets` from a table of `ablate`. A set of one head stands as that head."""
     own = table[table["kind"] == ("set" if (table["kind"] == "set").any() else "head")].iloc[0]
+    rest = table[table["kind"] == "rest"]
     run, facts = table.attrs["run"]["arguments"], table.attrs
     return {"role": role, "cut": own["cut"], "n_heads": int(own["n_heads"]), "fill": run["fill"],
             "patterns": run["patterns"], "clean_loss": facts["clean_loss"], "loss": own["loss"], "change": own["change"],
             "change_se": own["change_se"], "text_change": own["text_change"], "n_controls": facts["n_controls"],
-            "control_mean": facts["control_mean"], "control_low": facts["control_low"],
-            "control_high": facts["control_high"]}
+            "control_shared": facts["control_shared"], "control_mean": facts["control_mean"],
+            "control_low": facts["control_low"], "control_high": facts["control_high"],
+            "rest": None if rest.empty else rest["cut"].iloc[0],
+            "rest_change": None if rest.empty else rest["change"].iloc[0]}
 
 
 def circuit_table(model, found, weights, *, k_below, qv_above, **how):
     """The causal test of every pair (previous-token head, matching head of a later layer), its composition beside it.
 
-    weights: `Circuits`. Column agrees: the stripe falls below `k_below` of clean with the cut run's k, stays above
-    `qv_above` with its q and its v, and the K-composition lies above the baseline's 99th percentile.
+    weights: `Circuits`. Beside the columns of `causes`: q_left, k_left, direct_left (shares of the clean stripe), v_left
+    (share of the head's part of the right token's logit, since no stripe shows v), causal (its `agrees`), the K-composition
+    with its rank among the heads of the earlier layer, and route: "direct" where the stripe falls below `k_below` without
+    the direct path alone, else "indirect", by what lies between. agrees: causal, and the K-composition lies above the
+    baseline's 99th percentile.
     """
     tested = causes(model, list(found.get("previous_token", ())), list(found.get("induction", ())), k_below=k_below,
                     qv_above=qv_above, **how)
-    pairs = weights.pairs[[*PAIR, "k_composition", "k_composition_excess", "k_composition_high", "matching"]]
+    pairs = weights.pairs[[*PAIR, "k_composition", "k_composition_excess", "k_composition_high", "matching_effective"]]
+    ranks = weights.pairs.groupby(["layer_from", "layer", "head"])["k_composition"].rank(ascending=False, method="min")
+    pairs = pairs.assign(k_composition_rank=ranks)
     table = tested.rename(columns={"agrees": "causal"}).merge(pairs, on=PAIR, how="left")
+    for name in ("q", "k", "direct"):
+        table[name + "_left"] = table[name] / table["clean"]
+    table["v_left"] = table["logit_v"] / table["logit"]
+    table["route"] = ["direct" if left < k_below else "indirect" for left in table["direct_left"]]
     table["agrees"] = table["causal"].astype(bool) & table["k_composition_high"].eq(True)     # NaN is no
     table.attrs = tested.attrs
     return table
@@ -187,12 +199,14 @@ def study(model, text=None, *, ids=None, bos=False, period=None, repeats=2, n_se
     stripe["verdict"], matching = [roles(a, b) for a, b in zip(stripe["verdict"], said, strict=True)], stripe.copy()
     found = found_in(stripe)
 
-    olsson = measured_or_not(left_out, "prefix_matching",
+    olsson = measured_or_not(left_out, "prefix matching",
                              lambda: heads(model, protocol="olsson", seed=seed, threshold=threshold, progress=progress))
-    on_text = None if row is None else row[:model.config.n_positions - bos]
-    if row is not None and len(on_text) < len(row):
+    on_text = None if row is None or len(row) + bos < 2 else row[:model.config.n_positions - bos]
+    if on_text is not None and len(on_text) < len(row):
         left_out["cuts on the whole text"] = (f"read on its first {len(on_text)} of {len(row)} tokens: all that the model "
                                               "can hold")
+    elif row is not None and on_text is None:
+        left_out["cuts on the text"] = "a single token leaves none to predict"
     weights = circuits(model, fold=fold, seed=seed, progress=progress,
                        previous=matching["previous_token"].to_numpy(copy=True).reshape(model.config.n_layer, -1))
     single = {name: ablate(model, patterns=name, ids=on_text, **how) for name in ("free", "frozen")}
@@ -205,6 +219,8 @@ def study(model, text=None, *, ids=None, bos=False, period=None, repeats=2, n_se
     else:
         left_out["in-context learning"] = "it needs a text, the longer the better"
     published = measured_or_not(left_out, "published", lambda: compared(model, progress=progress))
+    if published is None:
+        left_out["published"] = left_out["published"].partition(". Known")[0]    # which models are: `check` says it all
 
     prefix = [] if olsson is None else [olsson[["layer", "head", *(c for c in olsson if c.startswith("prefix_matching"))]]]
     table = joined(stripe.drop(columns="verdict"), *prefix, speaking.drop(columns="verdict"), weights.heads,

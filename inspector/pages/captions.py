@@ -38,8 +38,8 @@ MEASURES = {column: Measure(title, means) for column, title, means in (
      "the eigenvalues of OV between embedding and unembedding, their sum over the sum of their sizes (level 0; does not "
      "tell copying from suppressing)"),
     ("ov_copying_effective", "OV copying, effective",
-     "the same with the effective embedding in place of the embedding: the stream behind layer 0 of a token alone (level "
-     "0)"),
+     "the eigenvalues of OV between effective embedding (the stream behind layer 0 of a token alone) and unembedding, their "
+     "sum over the sum of their sizes (level 0)"),
     ("qk_matching", "QK matching", "the eigenvalue ratio of QK between equal tokens (level 0)"),
     ("qk_matching_composed", "QK matching, composed",
      "the eigenvalue ratio of QK through the earlier heads, each by its previous-token score: does a token match the one "
@@ -97,7 +97,7 @@ def measured(run):
 
 def maps_caption(columns, run):
     """Caption of `score_maps`."""
-    return ("One cell a head, layers down, heads across; hatched: no value; frames: heads with a verdict. "
+    return ("One cell a head, layers down, heads across; hatched: no value; frames: the kinds of heads named below. "
             f"{KINDS} {capital('; '.join(map(explained, columns)))}. {measured(run)}")
 
 

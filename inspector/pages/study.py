@@ -20,7 +20,7 @@ COLUMNS = (("previous_token", "previous"), ("induction", "stripe"), ("induction_
            ("copying_second", "copying, logits"), ("ov_copying", "OV copies"), ("ov_copying_vocab", "OV copies, vocabulary"),
            ("ov_copying_effective", "OV copies, effective"), ("qk_matching", "QK matches"),
            ("qk_matching_composed", "QK composed"), ("qk_matching_composed_effective", "QK composed, effective"),
-           ("cut_free", "cut, nats"), ("cut_frozen", "cut, frozen"))
+           ("cut_free", "cut, nats"), ("cut_frozen", "cut, patterns kept"))
 TABLES = {"heads": "every head, every measure, with spread and control", "thresholds": "the lists from 0.3 to 0.8",
           "circuit": "the pairs tested", "sets": "roles cut together, beside random sets", "loss": "loss by position",
           "pairs": "composition of every pair of heads", "directions": "leading OV directions with their tokens",
@@ -28,7 +28,7 @@ TABLES = {"heads": "every head, every measure, with spread and control", "thresh
           "published": "ours beside the published"}
 MEANS = (
     ("previous", "weight on the token before; at most 1"),
-    ("stripe", "weight on what followed earlier copies of the token, copies 2 and on; at most 1. Its control: the same "
+    ("stripe", "weight on what followed earlier occurrences of the token, in the repeats; at most 1. Its control: the same "
                "cells on "
                "tokens that do not repeat"),
     ("prefix matching", "the same by the protocol of Olsson et al. 2022, mean over all earlier copies of four; at most 0.5"),
@@ -44,27 +44,30 @@ MEANS = (
                               "residual basis, through the embeddings, or through the effective ones (what stands there "
                               "behind layer 0); composed: through the previous-token heads before it. A head that "
                               "suppresses can read near 1 in OV: GPT-2’s 11.10 does"),
-    ("cut", "rise of the loss in the repeats when the head says its mean instead; frozen: with all later patterns held"),
+    ("cut", "rise of the loss in the repeats, in nats, when the head says its mean instead; patterns kept: later heads "
+            "look where "
+            "they looked before. Heads that stand in for each other lose little alone"),
 )
 
 
 def drawn(study):
     """[(stem, title, draw)] of the study's figures; draw(kind) gives a matplotlib Figure that carries its caption."""
     run, table = study.run, study.table
+    measured = {**run, "arguments": {name: value for name, value in run["arguments"].items() if name != "fold"}}
     olsson = "prefix_matching" in table and table[["prefix_matching", "copying_ratio"]].notna().all(axis=1).any()
     maps = [column for column in MAPS if column in table and table[column].notna().any()]
     return [
         ("circuit", "The circuit", partial(circuit, study.circuit, table, study.circuit.attrs["run"])),
         ("matching_copying", "Matching against copying",
-         partial(matching_against_copying, table, run, threshold=run["arguments"]["threshold"])),
+         partial(matching_against_copying, table, measured, threshold=run["arguments"]["threshold"])),
         *([("prefix_copying", "Prefix matching against copying", partial(
-            matching_against_copying, table, run, x="prefix_matching", y="copying_ratio", threshold=None,
+            matching_against_copying, table, measured, x="prefix_matching", y="copying_ratio", threshold=None,
             title="The two scores of Olsson et al. 2022"))] if olsson else []),
         ("measures", "Every head, every measure", partial(score_maps, table, maps, run)),
         ("loss_by_position", "Loss by position", partial(
             loss_by_position, study.loss, study.loss.attrs["run"], vocab_size=run["model"]["config"]["vocab_size"])),
         ("composition", "Composition", partial(composition_web, study.circuits.pairs, table, study.circuits.run)),
-        ("thresholds", "Thresholds", partial(threshold_figure, table, study.thresholds, run)),
+        ("thresholds", "Thresholds", partial(threshold_figure, table, study.thresholds, measured)),
     ]
 
 
@@ -75,6 +78,13 @@ def tables_of(study):
              "spectra": study.circuits.spectra, "baseline": study.circuits.baseline}
     found |= {f"cuts_{role}_{patterns}": table for (role, patterns), table in study.cuts.items()}
     return found if study.published is None else found | {"published": study.published}
+
+
+def chips(study, role):
+    """[(layer, head, how much)] of the heads of a role; of those that copy or suppress, what they add in logits."""
+    speaks = role in ("copies", "suppresses")
+    added = study.table.set_index(["layer", "head"])["copying_second"]
+    return [(*head, words.signed(added[head], 3) if speaks else "") for head in study.found[role]]
 
 
 def head_rows(study, columns):
@@ -104,16 +114,17 @@ def study_page(study, facts, images, files):
     columns = [(column, title) for column, title in COLUMNS if column in study.table]
     level = words.signed(study.table["copying_ratio_level"].iloc[0])
     return render("study.html", facts, here="study", thin="", data="{}",
-                  sentences={"verdict": study_words.verdict_sentences(study), "circuit": study_words.circuit_sentence(study),
+                  sentences={"verdict": study_words.verdict_sentences(study),
+                             "circuit": study_words.circuit_sentences(study),
                              "sets": study_words.set_sentences(study), "learning": study_words.learning_sentence(study),
                              "published": study_words.published_sentence(study),
                              "protocol": study_words.protocol_sentence(study)},
-                  found=[{"title": title, "means": means, "heads": study.found[role]}
+                  found=[{"title": title, "means": means, "heads": chips(study, role)}
                          for role, (title, means) in study_words.ROLES.items() if role in study.found],
                   n_found=len(study.found.get("induction_head", ())), columns=columns, rows=head_rows(study, columns),
                   means=[(name, text.format(level=level)) for name, text in MEANS],
                   thresholds=study.thresholds.to_dict("records"), sources=SOURCES,
-                  published=published_content(study.published), left_out=study.left_out,
+                  published=published_content(study.published), left_out=study_words.unsaid(study),
                   images={stem: cells.data_uri(data) for stem, data in images.items()},
                   titles={stem: title for stem, title, _ in drawn(study)}, files=files)
 

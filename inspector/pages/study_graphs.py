@@ -74,8 +74,8 @@ def composition_web(pairs, table, run, kind="png", *, which="k", title=None):
     return figure
 
 
-COLUMNS = {"clean": "clean", "cut": "cut", "q": "q", "k": "k", "direct": "direct", "control_k": "k, control",
-           "v_kept": "v (logit)", "k_composition_excess": "K-comp."}
+COLUMNS = {"clean": "clean", "cut": "cut", "q": "q", "k": "k", "direct": "direct", "control_k": "k,\ncontrol",
+           "v_kept": "v left\n(logit)", "k_composition_excess": "K-comp."}
 
 
 def _chosen(causes):

@@ -2,16 +2,16 @@
 
 from ..findings.ablation import next_seed
 from .captions import capital
-from .words import head_name, listing, plural, signed
+from .words import head_name, listing, number, plural, signed
 
 ROLES = {
     "previous_token": ("previous-token head", "looks at the token just before"),
     "current_token": ("current-token head", "looks at the token itself"),
     "first_token": ("first-token head", "looks at the first token"),
-    "duplicate_token": ("duplicate-token head", "looks at earlier copies of its token"),
-    "induction": ("head that matches", "looks at what followed earlier copies of its token"),
-    "copies": ("head that copies", "raises the tokens it looks at"),
-    "suppresses": ("head that suppresses", "lowers the right next token"),
+    "duplicate_token": ("duplicate-token head", "looks at earlier occurrences of its token"),
+    "induction": ("head that matches", "looks at what followed earlier occurrences of its token"),
+    "copies": ("head that copies", "raises the tokens it looks at, however little: logits, above 0 at 1 % after Holm"),
+    "suppresses": ("head that suppresses", "lowers the right next token, however little: logits, below 0 at 1 % after Holm"),
     "induction_head": ("induction head", "matches and copies"),
     "anti_induction_head": ("anti-induction head", "matches and suppresses"),
 }
@@ -29,7 +29,7 @@ def told(verdict):
 
 
 def verdict_sentences(study):
-    """Which heads are what, one sentence a finding."""
+    """Which heads are what, one sentence a finding, and the head nearest to being one."""
     found, n = study.found, len(study.table)
     heads, against = found.get("induction_head", ()), found.get("anti_induction_head", ())
     alone = [head for head in found.get("induction", ()) if head not in (*heads, *against)]
@@ -38,44 +38,74 @@ def verdict_sentences(study):
         one = len(heads) == 1
         said.append(f"{named(heads)} {'is an induction head: it looks' if one else 'are induction heads: they look'} at "
                     "what "
-                    f"followed earlier copies of {'its' if one else 'their'} token, and {'raises' if one else 'raise'} it.")
+                    f"followed earlier occurrences of {'its' if one else 'their'} token, and "
+                    f"{'raises' if one else 'raise'} it.")
     else:
         said.append(f"None of the {plural(n, 'head')} is an induction head: none both looks at what followed earlier "
-                    "copies of "
-                    "its token and raises it.")
+                    "occurrences of its token and raises it.")
     if against:
         said.append(f"{named(against)} {'looks' if len(against) == 1 else 'look'} there too and "
                     f"{'lowers' if len(against) == 1 else 'lower'} it: anti-induction.")
     if alone:
         said.append(f"{named(alone)} {'looks' if len(alone) == 1 else 'look'} there, but copying is not shown.")
+    others = study.table[["induction" not in verdict for verdict in study.table["verdict"]]]
+    if len(others) and others["induction"].notna().any():
+        row = others.loc[others["induction"].idxmax()]
+        said.append(f"The highest stripe of a head without the verdict: {head_name(int(row['layer']), int(row['head']))}, "
+                    f"{number(row['induction'])}.")
     return said
 
 
-def circuit_sentence(study):
-    """Who feeds whom, by the causal test and the weights."""
+def percents(values):
+    """98–100 %, or 8 % where they are all alike."""
+    low, high = (f"{100 * value:.0f}" for value in (min(values), max(values)))
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def circuit_sentences(study):
+    """Who feeds whom: by the causal test, by which route, and what the weights say to it."""
     run, tested = study.run["arguments"], study.circuit
     if not len(tested):
         missing = [words for words, there in (("no previous-token head was found", study.found.get("previous_token")),
                                               ("no head that matches", study.found.get("induction"))) if not there]
         why = listing(missing) or "no head that matches lies in a later layer than a previous-token head"
-        return f"No pair could be tested: {why}."
+        return [f"No pair could be tested: {why}."]
     good = tested[tested["agrees"]]
-    rule = (f"with the first one cut, the second keeps less than {run['k_below']:g} of its stripe if only its keys know of "
-            "it, "
-            f"and more than {run['qv_above']:g} if only its queries or its values do; and the two compose more than random "
-            "factors do")
+    rule = (f"A pair agrees when, with the first head cut, the second keeps less than {run['k_below']:.0%} of its stripe "
+            "if only "
+            f"its keys come from that run, more than {run['qv_above']:.0%} of it if only its queries do, and more than "
+            f"{run['qv_above']:.0%} of what it adds to the right token if only its values do; and the two compose more "
+            "than 99 % "
+            "of random factors.").replace("%", " %")
     if not len(good):
-        return f"Of {plural(len(tested), 'tested pair')} none agrees: {rule}."
-    by_source = {}
-    for row in good.itertuples():
-        by_source.setdefault(head_name(row.layer_from, row.head_from), []).append(head_name(row.layer, row.head))
-    pairs = listing(f"{source} feeds {listing(fed)}" for source, fed in by_source.items())
-    return f"{capital(pairs)} ({len(good)} of {plural(len(tested), 'tested pair')}): {rule}."
+        return [f"Of {plural(len(tested), 'tested pair')} none agrees.", rule]
+    said = []
+    for source, rows in good.groupby(["layer_from", "head_from"]):
+        fed = named(zip(rows["layer"], rows["head"], strict=True))
+        one = len(rows) == 1
+        said.append(f"{head_name(*source)} feeds {fed} through {'its' if one else 'their'} keys: with keys from the run "
+                    "without "
+                    f"{head_name(*source)} {'it keeps' if one else 'they keep'} {percents(rows['k_left'])} of the stripe.")
+        if (rows["route"] == "direct").all():
+            said.append(f"The direct path carries it: without it alone {percents(rows['direct_left'])} is left.")
+        elif (rows["route"] == "indirect").all():
+            said.append(f"Not by the direct path, without which {percents(rows['direct_left'])} is left, but by what lies "
+                        "between, such as the MLPs; K-composition in the weights measures the direct path alone.")
+        ranks = rows["k_composition_rank"].astype(int)
+        place = f"{ranks.min()}" if ranks.min() == ranks.max() else f"{ranks.min()} to {ranks.max()}"
+        said.append(f"By K-composition in the weights it is number {place} of the {study.table['head'].max() + 1} heads of "
+                    "its "
+                    "layer.")
+    pairs = study.circuits.pairs
+    return [*said, f"{len(good)} of {plural(len(tested), 'tested pair')} agree{'s' if len(good) == 1 else ''}. {rule} That "
+                   f"last part alone says little: {pairs['k_composition_high'].eq(True).sum()} of all "
+                   f"{plural(len(pairs), 'pair')} pass it."]
 
 
 def control_words(row):
-    """What random sets do to the loss: +0.01 on average, 0.00 to +0.03."""
-    return f"{signed(row['control_mean'])} on average, {signed(row['control_low'])} to {signed(row['control_high'])}"
+    """What other sets do to the loss: +0.010 on average, 0.000 to +0.031."""
+    low, high, mean = (signed(row[name], 3) for name in ("control_low", "control_high", "control_mean"))
+    return mean if row["n_controls"] == 1 else f"{mean} on average, {low} to {high}"
 
 
 def set_sentences(study):
@@ -85,11 +115,17 @@ def set_sentences(study):
         free, frozen = (rows[rows["patterns"] == patterns].iloc[0] for patterns in ("free", "frozen"))
         heads = free["cut"].split()
         which = f"{ROLES[role][0]}s {listing(heads)} together" if len(heads) > 1 else f"{ROLES[role][0]} {heads[0]}"
-        said.append(f"Without the {which} the loss in the repeats goes from {free['clean_loss']:.2f} to {free['loss']:.2f} "
-                    "nats "
-                    f"({signed(free['change'])}); if later heads keep the patterns they had, {signed(frozen['change'])}."
-                    + (f" {capital(plural(free['n_controls'], 'random set'))} of as many heads from the same layers: "
-                       f"{control_words(free)}; with patterns kept {control_words(frozen)}." if free["n_controls"] else ""))
+        words = (f"Without the {which} the loss in the repeats goes from {free['clean_loss']:.2f} to {free['loss']:.2f} "
+                 f"nats ({signed(free['change'])}); if later heads keep the patterns they had, {signed(frozen['change'])}.")
+        if free["n_controls"]:
+            words += (f" {capital(plural(free['n_controls'], 'other set'))} of as many heads from the same layers: "
+                      f"{control_words(free)}; patterns kept {control_words(frozen)}.")
+        if free["control_shared"]:
+            words += f" But each of these shares {plural(free['control_shared'], 'head')} with the set, for want of others."
+        if isinstance(free["rest"], str):
+            words += (f" All the others there, {listing(free['rest'].split())}: {signed(free['rest_change'], 3)}; "
+                      f"patterns kept {signed(frozen['rest_change'], 3)}.")
+        said.append(words)
     return said
 
 
@@ -107,8 +143,7 @@ def published_sentence(study):
     """How the published figures compare, in one sentence."""
     if study.published is None:
         return f"Published figures: {study.left_out.get('published', 'none for this model')}."
-    whom = "TransformerLens on this model" if study.published.attrs["release"] == "demo" else "the published"
-    return f"Beside {whom}: {study.published.attrs['summary']}."
+    return f"Beside ours: {study.published.attrs['summary']}."
 
 
 def protocol_sentence(study):
@@ -122,5 +157,10 @@ def protocol_sentence(study):
 
 def sentences(study):
     """All of it, in reading order."""
-    return [*verdict_sentences(study), circuit_sentence(study), *set_sentences(study), learning_sentence(study),
+    return [*verdict_sentences(study), *circuit_sentences(study), *set_sentences(study), learning_sentence(study),
             published_sentence(study)]
+
+
+def unsaid(study):
+    """What was left out and no sentence has told yet: {what: why}."""
+    return {what: why for what, why in study.left_out.items() if what not in ("in-context learning", "published")}

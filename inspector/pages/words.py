@@ -55,11 +55,11 @@ def number(value, digits=2):
     return shown.replace("-", "−")
 
 
-def signed(value):
+def signed(value, digits=2):
     """A number that may be below 0: +0.41, −2.30; 0.00 where it rounds to that; a dash where there is none."""
     if value is None or not math.isfinite(value):
         return "–"
-    return f"{value:+.2f}".replace("-", "−") if round(value, 2) else "0.00"
+    return f"{value:+.{digits}f}".replace("-", "−") if round(value, digits) else f"{0:.{digits}f}"
 
 
 def significant(value):

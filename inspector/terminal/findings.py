@@ -3,6 +3,7 @@
 from .layout import columns, head_name, number, signed
 
 MOST = 12               # rows of a ranking
+MOST_PLACES = 30        # rows of a text's repeats
 
 
 def circuits_text(found):
@@ -85,12 +86,18 @@ def part_name(row):
 def induction_text(found):
     """What repeats in the text, what followed before, and what the induction heads make of it."""
     names = ", ".join(f"{layer}.{head}" for layer, head in found.heads)
-    lines = [f"induction heads: {names}" if names else "no induction head was found in this model"]
+    lines = [f"induction heads of the model: {names}" if names else "no induction head was found in this model"]
     if not len(found.places):
         return "\n".join([*lines, "no token of the text occurs a second time: there is nothing to induce"])
+    falls = (found.places["p"] - found.places["p_cut"].fillna(0)).sort_values(ascending=False, kind="stable")
+    shown = found.places.loc[falls.index[:MOST_PLACES]].sort_index()
     rows = [[str(row["position"]), row["label"], ", ".join(map(str, row["followers"])), row["follower"],
              number(row["attention"]), signed(row["logit"]), number(row["p"]), number(row["p_cut"]),
-             {True: "yes", False: "no"}.get(row["came"], "-")] for _, row in found.places.iterrows()]
+             {True: "yes", False: "no"}.get(row["came"], "text ends")] for _, row in shown.iterrows()]
     header = ["at", "token", "followed at", "by", "attention", "logits", "p", "p, cut", "came"]
+    if len(shown) < len(found.places):
+        lines += [f"the {len(shown)} of {len(found.places)} followers that lose most without the heads; all of them: "
+                  "--csv, --json"]
     return "\n".join([*lines, "", columns(rows, header, left=(1, 2, 3, 8)), "",
+                      "at: its position; followed at, by: what came after its earlier places; came: does it now;",
                       "attention and logits: what those heads give the follower; p: its probability; p, cut: without them"])

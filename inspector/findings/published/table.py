@@ -107,14 +107,14 @@ def in_short(table):
     return pd.DataFrame(rows)
 
 
-def summary(table):
+def summary(table, whose="published numbers"):
     """One sentence: how many could fail and did, how many lie in their band, what agrees, what is not measured."""
     n = {word: int((table["verdict"] == word).sum()) for word in VERDICTS}
     parts = [(n["passed"] + n["failed"], f"exactly reproducible, {n['failed']} failed"),
              (n["within band"] + n["outside band"], f"of unseeded runs, {n['outside band']} outside their band"),
              (n["agrees"] + n["disagrees"], f"claims in words, {n['disagrees']} disagree"),
              (n["shown"], "shown beside"), (n["not measured"], "not measured")]
-    return f"{len(table)} published numbers: " + "; ".join(f"{count} {words}" for count, words in parts if count)
+    return f"{len(table)} {whose}: " + "; ".join(f"{count} {words}" for count, words in parts if count)
 
 
 def published(model, progress=None):
@@ -140,6 +140,7 @@ def published(model, progress=None):
     table = pd.DataFrame(rows, columns=COLUMNS, dtype=object).astype(dict.fromkeys(NUMBERS, float))
     failed = bool((table["verdict"] == "failed").any())
     exact = failed or bool((table["verdict"] == "passed").any())
+    whose = "numbers of TransformerLens" if release == "demo" else "published numbers"
     table.attrs = {"passed": not failed, "verdict": "failed" if failed else "passed" if exact else "bands only",
-                   "summary": summary(table), "release": release}
+                   "summary": summary(table, whose), "release": release}
     return table
