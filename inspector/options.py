@@ -29,6 +29,18 @@ def _text(parser):
     parser.add_argument("--bos", action="store_true", help="put the BOS token first (off by default, never doubled)")
 
 
+# What a verb's columns mean stands in the README, section by section; here, one example each.
+EXAMPLES = {
+    "info": '"The cat sat" --tokens 1024', "trace": '"The cat sat" --out reports/trace', "check": '"The cat sat on the mat"',
+    "heads": "--seed 1 --csv heads.csv", "attribute": '"The cat sat on the" --target " mat" --against " cat"',
+    "induction": '"Ms. Dursley saw a cat. Ms."', "circuits": "--csv circuits.csv", "ablate": '--heads "1.1 1.2" --fill zero',
+    "study": "--out reports/study", "report": "--file text.txt --study --out reports/mine",
+}
+EPILOG = ("example: inspector {verb} {example} --model demo\nA head is written layer.head, both from 0: 1.4. What the "
+          "columns mean: "
+          "README.md, section '{verb}'.")
+
+
 def _sequences(parser):
     parser.add_argument("--period", type=int, help="length of the repeated block (default: 50, or as long as fits; in given "
                                                    "ids it is found)")
@@ -107,7 +119,8 @@ def build_parser():
     ablate.add_argument("--fill", default="mean", help="what a cut head says instead: mean (default), zero, resample")
     ablate.add_argument("--patterns", default="free", help="later patterns: free (default), or frozen to the clean run")
     _sequences(ablate)
-    ablate.add_argument("--n-controls", type=int, default=20, help="random sets of equal size beside a set (default: 20)")
+    ablate.add_argument("--n-controls", type=int, default=20, help="at most so many random sets of equal size beside a set "
+                                                                   "(default: 20)")
     _csv(ablate)
 
     study = verbs.add_parser("study", help="everything above combined: which heads do induction, by what evidence")
@@ -135,4 +148,7 @@ def build_parser():
     report.add_argument("--study", action="store_true", help="add the induction study (minutes on GPT-2 small)")
     report.add_argument("--period", type=int, help="length of the repeated block for the head scores")
     report.add_argument("--seed", type=int, default=0, help="seed of the drawn sequences (default: 0)")
+    for verb, sub in verbs.choices.items():
+        sub.formatter_class = argparse.RawDescriptionHelpFormatter
+        sub.epilog = EPILOG.format(verb=verb, example=EXAMPLES[verb])
     return parser

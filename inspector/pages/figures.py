@@ -145,8 +145,11 @@ def layer_figure(pattern, labels, title, layer, kind="png", weighted=False):
     return figure
 
 
-def score_figure(maps, title, kind="png"):
-    """Maps over layers (down) and heads (across) on a fixed scale from 0 to 1. maps: [(name, [layer, head])]."""
+def score_figure(maps, title, kind="png", *, how=""):
+    """Maps over layers (down) and heads (across) on a fixed scale from 0 to 1. maps: [(name, [layer, head])].
+
+    how: the protocol, in a few words, to stand under the title.
+    """
     from matplotlib.colors import Normalize
     n_layer, n_head = maps[0][1].shape
     columns, wide, gap, top = 3, 2.1, 0.4, 0.95
@@ -163,7 +166,8 @@ def score_figure(maps, title, kind="png"):
             axes.text(box[0] - 0.05, box[1] + (i + 0.5) / n_layer * tall, str(i), ha="right", va="center", fontsize=7)
         for i in range(0, n_head, math.ceil(0.17 * n_head / wide)):
             axes.text(box[0] + (i + 0.5) / n_head * wide, box[1] + tall + 0.05, str(i), ha="center", va="top", fontsize=7)
-    _heading(axes, margin, figure.get_figwidth() - 0.15, title, "layers down, heads across; hatched: no value", norm,
+    what = "layers down, heads across; hatched: no value" + (f"; {how}" if how else "")
+    _heading(axes, margin, figure.get_figwidth() - 0.15, title, what, norm,
              (0, 0.25, 0.5, 0.75, 1), kind)
     return figure
 

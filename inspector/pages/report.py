@@ -119,10 +119,18 @@ def write_figures(folder, traced, repeats, on_text, weights, shared, progress=No
         drawn.append((f"{stem}_values", partial(values_figure, traced, weights, layer, title)))
     for name, table, what in (("repeats", repeats, "repeated random tokens"), ("text", on_text, "this text")):
         maps = [(score.title, tables.grid_of(table, score.column)) for score in words.SCORES]
-        drawn.append((f"scores_{name}", partial(figures.score_figure, maps, f"{shared['model']}, scores on {what}")))
+        drawn.append((f"scores_{name}", partial(figures.score_figure, maps, f"{shared['model']}, scores on {what}",
+                                                how=protocol_words(table.attrs["run"]["arguments"]))))
     for stem, draw in progress(drawn, total=len(drawn), desc="figures") if progress is not None else drawn:
         for kind, data in figures.files(draw).items():
             (folder / f"{stem}.{kind}").write_bytes(data)
+
+
+def protocol_words(run):
+    """16 sequences of 50 ids twice, seed 0; one text has nothing to say. run: the arguments of `heads`."""
+    if not run["repeats"]:
+        return ""
+    return f"{run['n_sequences']} sequences of {run['period']} ids, {run['repeats']} times, seed {run['seed']}"
 
 
 def values_figure(traced, weights, layer, title, kind="png"):
