@@ -71,12 +71,12 @@ def circuit_sentences(study):
         why = listing(missing) or "no head that matches lies in a later layer than a previous-token head"
         return [f"No pair could be tested: {why}."]
     good = tested[tested["agrees"]]
-    rule = (f"A pair agrees when, with the first head cut, the second keeps less than {run['k_below']:.0%} of its stripe "
-            "if only "
-            f"its keys come from that run, more than {run['qv_above']:.0%} of it if only its queries do, and more than "
-            f"{run['qv_above']:.0%} of what it adds to the right token if only its values do; and the two compose more "
-            "than 99 % "
-            "of random factors.").replace("%", " %")
+    below, above = (f"{100 * run[name]:g} %" for name in ("k_below", "qv_above"))
+    rule = (f"A pair agrees when, with the first head cut, the second keeps less than {below} of its stripe if only its "
+            "keys come "
+            f"from that run, more than {above} of it if only its queries do, and more than {above} of what it adds to the "
+            "right "
+            "token if only its values do; and the two compose more than 99 % of random factors.")
     if not len(good):
         return [f"Of {plural(len(tested), 'tested pair')} none agrees.", rule]
     said = []
