@@ -128,6 +128,8 @@ def build_parser():
     _text(study)
     _sequences(study)
     study.add_argument("--threshold", type=float, default=0.4, help="a verdict needs a score above it (default: 0.4)")
+    study.add_argument("--copying-threshold", type=float, default=0.2, help="copies or suppresses: copying z beyond it "
+                                                                            "(default: 0.2)")
     study.add_argument("--k-below", type=float, default=0.5, help="a pair agrees if less than this share of the stripe is "
                                                                   "left with the second's k from the cut run (default: 0.5)")
     study.add_argument("--qv-above", type=float, default=0.9, help="and more than this with its q or its v from there "

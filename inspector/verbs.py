@@ -6,6 +6,7 @@ Heavy imports sit inside the handlers, so that --help is instant. Results go to 
 import os
 import sys
 from functools import partial
+from pathlib import Path
 
 from .errors import ArgumentError, TextError
 
@@ -219,13 +220,18 @@ def _run_study(args):
     from .pages.study import save_study
     from .record import refuse_foreign, refuse_special, to_json
     from .terminal.study import study_text
+    if args.out:
+        goal = refuse_foreign(args.out)
+        if args.csv and Path(args.csv).expanduser().resolve().is_relative_to(goal.resolve()):
+            raise ArgumentError(f"--csv {args.csv} lies inside --out {args.out}, which is written as a whole and has the "
+                                "table "
+                                "as tables/study_heads.csv; choose another place")
     if args.csv:
         refuse_special(args.csv)
-    if args.out:
-        refuse_foreign(args.out)
     model = _model(args)
     found = study(model, _read_text(args), ids=_ids(args), bos=args.bos, period=args.period, repeats=args.repeats,
-                  n_sequences=args.n_sequences, seed=args.seed, threshold=args.threshold, k_below=args.k_below,
+                  n_sequences=args.n_sequences, seed=args.seed, threshold=args.threshold,
+                  copying_threshold=args.copying_threshold, k_below=args.k_below,
                   qv_above=args.qv_above, n_controls=args.n_controls, fold=args.fold, progress=_progress(args))
     _save_csv(args, found.table)
     if args.out:

@@ -101,6 +101,7 @@ BAD = {
     "samples": ["circuits", "--samples", "1", "--model", "{model}"],
     "directions": ["circuits", "--n-directions", "0", "--model", "{model}"],
     "k below": ["study", "--k-below", "2", "--period", "9", "--model", "{model}"],
+    "csv inside out": ["study", "--period", "9", "--model", "{model}", "--out", "{out}", "--csv", "{out}/x.csv"],
     "study into a foreign folder": ["study", "--period", "9", "--model", "{model}", "--out", "{foreign}"],
     "study csv nowhere": ["study", "--period", "9", "--model", "{model}", "--csv", "/no/such/folder/x.csv"],
     "nothing published": ["check", "--against", "published", "--model", "{model}"],

@@ -220,6 +220,7 @@ def test_verdicts_need_both_numbers_and_correct_for_the_number_of_heads():
     table = pd.DataFrame({"copying_z": [5.0, 5.0, -5.0, 5.0, 0.0], "copying_z_se": [1.0] * 4 + [0.0],
                           "copying_second": [5.0, 0.5, -5.0, -5.0, 0.0], "copying_second_se": [1.0] * 4 + [0.0]})
     assert copying_verdicts(table, 16) == [["copies"], [], ["suppresses"], ["suppresses"], []]
+    assert copying_verdicts(table, 16, least_z=5.1) == [[]] * 5           # what is shown must also be large enough
     # t = 5 with 15 degrees of freedom: p = 8e-5, enough for one head of 100, not of 200.
     many = pd.concat([table[:1], pd.DataFrame([dict.fromkeys(table, 0.0) | {c: 1.0 for c in table if "_se" in c}] * 199)])
     assert copying_verdicts(many[:100], 16)[0] == ["copies"]

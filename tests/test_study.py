@@ -83,12 +83,14 @@ def test_a_head_that_matches_and_says_nothing_is_no_induction_head(planted):
     found = found_in(stripe.assign(verdict=words))
     assert found["induction"] == (PLANTED["induction"],)
     assert not {"induction_head", "anti_induction_head"} & set(found)
-    assert "copying is not shown" in " ".join(verdict_sentences(SimpleNamespace(found=found, table=stripe)))
+    assert "copying is not shown" in " ".join(verdict_sentences(
+        SimpleNamespace(found=found, table=stripe, run={"arguments": {"n_sequences": 6}})))
 
 
 def test_a_head_is_never_called_on_one_prompt():
     one = study(inspector.load("demo"), period=20, n_sequences=1, n_controls=2)
     assert one.found == {}
+    assert verdict_sentences(one) == ["One sequence has no spread, so that no head can get a verdict: take more."]
     assert not any(one.table["verdict"].map(len))
     assert (one.thresholds.drop(columns="threshold") == "").all(axis=None)
 
@@ -102,8 +104,8 @@ def test_of_a_hundred_random_models_at_most_five_give_any_verdict(tmp_path):
         config = GPT2Config(vocab_size=120, n_positions=64, n_embd=48, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0,
                             initializer_range=(0.02, 0.1, 0.3)[seed % 3])
         model = inspector.load(models.save(GPT2LMHeadModel(config), tmp_path / str(seed)))
-        stripe = inspector.heads(model, period=30, n_sequences=8)
-        speaking = copying(model, period=30, n_sequences=8)
+        stripe = inspector.heads(model, period=30)
+        speaking = copying(model, period=30)
         words = [roles(a, b) for a, b in zip(stripe["verdict"], speaking["verdict"], strict=True)]
         called += any(words)
         difference = (stripe["induction"] - stripe["induction_control"]).abs()
@@ -133,7 +135,7 @@ def test_every_threshold_is_an_argument_with_its_source():
     defaults = {name: value for name, value, source in studies.SOURCES if source}
     import inspect
     signature = inspect.signature(study).parameters
-    for name in ("threshold", "k_below", "qv_above"):
+    for name in ("threshold", "copying_threshold", "k_below", "qv_above"):
         assert signature[name].default == defaults[name]
     assert {"level", "percentile"} <= set(defaults)
 
@@ -162,6 +164,37 @@ def test_a_pair_agrees_only_if_cuts_and_weights_both_say_so(planted, known, monk
     assert not table["agrees"].any()
     strict = studies.circuit_table(planted, known.found, known.circuits, k_below=1e-9, qv_above=0.9, **how)
     assert not strict["agrees"].any()
+
+
+def test_the_circuit_is_tested_on_the_study_s_own_sequences(planted):
+    found = study(planted, period=20, repeats=3, n_sequences=3, n_controls=0, bos=True, seed=4)
+    measured = found.circuit.attrs["run"]["arguments"]
+    assert {name: measured[name] for name in ("period", "repeats", "n_sequences", "bos", "seed")} == {
+        "period": 20, "repeats": 3, "n_sequences": 3, "bos": True, "seed": 4}
+    assert found.loss.attrs["run"]["arguments"]["repeats"] == 3
+    assert found.circuit["clean"].iloc[0] == pytest.approx(found.table.set_index(["layer", "head"]).loc[(2, 0), "induction"])
+
+
+def test_a_head_that_says_something_random_is_no_induction_head():
+    """Random W_V and W_O in the place of the demo's: with enough sequences some difference from 0 always shows."""
+    model = inspector.load("demo")
+    block, generator = model.weights.blocks[1], torch.Generator().manual_seed(3)
+    width = model.config.n_head * model.config.d_head
+    W_QKV, W_O = block.W_QKV.clone(), block.W_O.clone()
+    noise = torch.randn(W_QKV[:, 2 * width:].shape, generator=generator)
+    W_QKV[:, 2 * width:] = noise * W_QKV[:, 2 * width:].norm() / noise.norm()
+    noise = torch.randn(W_O.shape, generator=generator)
+    W_O.copy_(noise * W_O.norm() / noise.norm())
+    blocks = list(model.weights.blocks)
+    blocks[1] = replace(block, W_QKV=W_QKV, W_O=W_O)
+    mute = replace(model, weights=replace(model.weights, blocks=tuple(blocks)))
+    stripe, speaking = inspector.heads(mute, n_sequences=64), copying(mute, n_sequences=64)
+    words = [roles(a, b) for a, b in zip(stripe["verdict"], speaking["verdict"], strict=True)]
+    found = found_in(stripe.assign(verdict=words))
+    assert len(found["induction"]) == 4                         # where they look did not change
+    assert not {"induction_head", "anti_induction_head"} & set(found)
+    loose = copying(mute, n_sequences=64, least_z=0)["verdict"]
+    assert any(loose[6:12].map(len))                            # without a least size they would be called
 
 
 def test_no_pair_is_tested_where_no_head_is_found(tmp_path):
@@ -273,7 +306,7 @@ def test_json_csv_and_frame_have_the_same_numbers(demo, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("wrong", [{"threshold": 2}, {"n_sequences": 0}, {"period": 1}, {"seed": -1}, {"n_controls": -1},
-                                   {"k_below": -1.0}, {"qv_above": 3.0}, {"k_below": "x"}])
+                                   {"k_below": -1.0}, {"qv_above": 3.0}, {"k_below": "x"}, {"copying_threshold": -0.1}])
 def test_bad_arguments_are_one_error(planted, wrong):
     with pytest.raises(ArgumentError):
         study(planted, **{**SMALL, **wrong})

@@ -94,26 +94,27 @@ def agrees(row, k_below=K_BELOW, qv_above=QV_ABOVE):
 
 
 @torch.no_grad()
-def causes(model, previous, induction, *, fill="mean", period=None, n_sequences=16, bos=False, seed=0, k_below=K_BELOW,
-           qv_above=QV_ABOVE, progress=None):
+def causes(model, previous, induction, *, fill="mean", period=None, repeats=2, n_sequences=16, bos=False, seed=0,
+           k_below=K_BELOW, qv_above=QV_ABOVE, progress=None):
     """What each later head of `induction` owes to each head of `previous`: a DataFrame with a row a pair.
 
     previous, induction: heads in any form of `parse_heads`, or none; pairs whose second head is in no later layer are left
     out, so the table may be empty. fill: what a cut head says instead, as for `ablate`, from sequences drawn with seed + 1.
-    `n_sequences` of a period (None = 50, or as much as the model can hold) of distinct ids, twice.
+    `n_sequences` of a period (None = 50, or as much as the model can hold) of distinct ids, `repeats` times.
 
     Columns: layer_from, head_from (p), layer, head (h), then h's stripe (the score `induction`, at most 1):
     clean; cut, all of h's input from the run without p; q, k, v, only that input from there (v is clean: no pattern
     shows v); direct, h reading the clean stream minus what p alone added to it, MLPs and other heads untouched;
     control_cut and control_k, the same with another head of p's layer cut, mean over these (NaN where p is the only one).
     Then logit, h's part of the right next token's logit minus its vocabulary mean (final LayerNorm scale of the clean run,
-    queries of copy 2), and logit_v, the same with v from the run without p. Each with NAME_se over sequences. agrees: see
-    `agrees`. The run record is in `.attrs["run"]`.
+    queries of copies 2..m), and logit_v, the same with v from the run without p. Each with NAME_se over sequences. agrees:
+    see `agrees`. The run record is in `.attrs["run"]`.
 
     Raises ArgumentError.
     """
     previous, induction = parse_heads(model, previous, least=0), parse_heads(model, induction, least=0)
-    options = {"period": longest_period(model, bos) if period is None else period, "n_sequences": n_sequences, "bos": bos}
+    options = {"period": longest_period(model, bos, repeats) if period is None else period, "repeats": repeats,
+               "n_sequences": n_sequences, "bos": bos}
     prompts = draw(model, seed=seed, **options)
     fills = fills_of(model, draw(model, seed=next_seed(seed), **options).ids, fill)
     ids, unembedding = prompts.ids.to(model.device), direct_unembedding(model)
@@ -137,6 +138,6 @@ def causes(model, previous, induction, *, fill="mean", period=None, n_sequences=
     numbers = [name + end for name in MEASURES for end in ("", "_se")]
     table = pd.DataFrame(rows, columns=["layer_from", "head_from", "layer", "head", *numbers, "agrees"])
     table.attrs = {"run": run_record(model, "causes", previous=head_names(previous), induction=head_names(induction),
-                                     fill=fill, repeats=2, seed=seed, reference_seed=next_seed(seed), k_below=k_below,
+                                     fill=fill, seed=seed, reference_seed=next_seed(seed), k_below=k_below,
                                      qv_above=qv_above, kernel="scan", **options)}
     return table

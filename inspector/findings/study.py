@@ -18,7 +18,7 @@ from ..record import rows_of, run_record
 from .ablation import ablate
 from .causes import K_BELOW, QV_ABOVE, causes
 from .circuits.table import circuits
-from .copying import copying
+from .copying import LEAST_Z, copying
 from .head_names import head_names
 from .learning import learned_in, loss_by_position
 from .prompts import draw, longest_period, refuse_counts
@@ -31,10 +31,12 @@ THRESHOLDS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 # Every threshold, its default, and who says so.
 SOURCES = (
     ("threshold", THRESHOLD, "ARENA 1.2, whose authors call 0.4 a bit arbitrary; published lists of GPT-2 use 0.3 to 0.8"),
+    ("copying_threshold", LEAST_Z, "how large copying z (standard deviations) must be, in either sign, to copy or "
+                                   "suppress; a random OV reads within 0.1: our choice"),
     ("level", LEVEL, "1 % after Holm 1979 over all heads, against the same head on unrepeated tokens: our choice"),
-    ("k_below", K_BELOW, "less than half of the stripe is left with the keys of the run without the earlier head: our "
-                         "choice"),
-    ("qv_above", QV_ABOVE, "and more than nine tenths with its queries or its values: our choice"),
+    ("k_below", K_BELOW, "less than this share of the stripe is left with the keys of the run without the earlier head: "
+                         "our choice"),
+    ("qv_above", QV_ABOVE, "and more than this with its queries, or of its copying with its values: our choice"),
     ("percentile", PERCENTILE, "K-composition lies above it among random factors; Elhage et al. 2021 subtract their mean"),
 )
 SET_COLUMNS = ["role", "cut", "n_heads", "fill", "patterns", "clean_loss", "loss", "change", "change_se", "text_change",
@@ -171,15 +173,15 @@ def measured_or_not(left_out, what, measure):
 
 
 def study(model, text=None, *, ids=None, bos=False, period=None, repeats=2, n_sequences=16, seed=0, threshold=THRESHOLD,
-          k_below=K_BELOW, qv_above=QV_ABOVE, n_controls=20, fold=True, progress=None):
+          copying_threshold=LEAST_Z, k_below=K_BELOW, qv_above=QV_ABOVE, n_controls=20, fold=True, progress=None):
     """Which heads do induction, and by what evidence: a `Study`.
 
     On `n_sequences` drawn sequences of `period` ids (None = 50, or as much as the model can hold), `repeats` times: head
     scores with controls, copying, every head cut alone (later patterns free and frozen), the heads of each role cut together
     beside `n_controls` random sets, the causal test of each pair, loss by position; then prefix matching by the protocol of
     Olsson et al. 2022, and what the weights say. On a text, if one is given: each cut's loss there, and in-context learning.
-    The published figures are compared where there are some for this model. `threshold`, `k_below`, `qv_above`: see SOURCES.
-    One sequence has no spread, so that no head gets a verdict.
+    The published figures are compared where there are some for this model. `threshold`, `copying_threshold`,
+    `k_below`, `qv_above`: see SOURCES. One sequence has no spread, so that no head gets a verdict.
 
     The table's columns: those of `heads`, `copying` and `Circuits.heads`; prefix_matching (at most 2/m = 0.5) with _se,
     _uniform, _control, _control_se; cut_free, cut_frozen (change of the loss in copies 2..m) with _se and _text; verdict.
@@ -187,6 +189,8 @@ def study(model, text=None, *, ids=None, bos=False, period=None, repeats=2, n_se
     Raises ArgumentError, TextError.
     """
     refuse_shares(threshold=threshold, k_below=k_below, qv_above=qv_above)
+    if isinstance(copying_threshold, bool) or not isinstance(copying_threshold, int | float) or not copying_threshold >= 0:
+        raise ArgumentError(f"copying_threshold is {copying_threshold!r}; expected a number from 0 up")
     refuse_counts(n_controls=(n_controls, 0))
     period = longest_period(model, bos, repeats) if period is None else period
     drawn = {"period": period, "n_sequences": n_sequences, "bos": bos, "seed": seed}
@@ -194,7 +198,8 @@ def study(model, text=None, *, ids=None, bos=False, period=None, repeats=2, n_se
     row = None if text is None and ids is None else tokens.encode(model, text, ids=ids)
     left_out = {}
     stripe = heads(model, threshold=threshold, **how)
-    speaking = copying(model, prompts=draw(model, repeats=repeats, **drawn), seed=seed, progress=progress)
+    speaking = copying(model, prompts=draw(model, repeats=repeats, **drawn), seed=seed, least_z=copying_threshold,
+                       progress=progress)
     said = speaking["verdict"].tolist()
     stripe["verdict"], matching = [roles(a, b) for a, b in zip(stripe["verdict"], said, strict=True)], stripe.copy()
     found = found_in(stripe)
@@ -226,13 +231,15 @@ def study(model, text=None, *, ids=None, bos=False, period=None, repeats=2, n_se
     table = joined(stripe.drop(columns="verdict"), *prefix, speaking.drop(columns="verdict"), weights.heads,
                    *(single_cuts(cut, f"cut_{name}") for name, cut in single.items()))
     table["verdict"] = stripe["verdict"]
-    run = run_record(model, "study", text=text, ids=row, repeats=repeats, threshold=threshold, level=LEVEL, k_below=k_below,
+    run = run_record(model, "study", text=text, ids=row, repeats=repeats, threshold=threshold,
+                     copying_threshold=copying_threshold, level=LEVEL, k_below=k_below,
                      qv_above=qv_above, percentile=PERCENTILE, n_controls=n_controls, fold=fold, cut_fill="mean",
                      protocol="stripe", **drawn)
     table.attrs = {"run": run, "period": period, "threshold": threshold}
     return Study(
         table=table, thresholds=threshold_table(matching, said, n_sequences),
-        circuit=circuit_table(model, found, weights, k_below=k_below, qv_above=qv_above, progress=progress, **drawn),
+        circuit=circuit_table(model, found, weights, k_below=k_below, qv_above=qv_above, repeats=repeats, progress=progress,
+                              **drawn),
         sets=pd.DataFrame([set_row(role, cut) for (role, _), cut in cuts.items()], columns=SET_COLUMNS), cuts=cuts,
         circuits=weights, loss=loss_by_position(model, list(found.get("induction_head", ())) or None, **how),
         learning=learning, published=published, left_out=left_out, found=found, run=run)

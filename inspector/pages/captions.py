@@ -31,7 +31,9 @@ MEASURES = {column: Measure(title, means) for column, title, means in (
      "(level 0)"),
     ("copying_z", "copying z",
      "attention-weighted logit of the tokens looked at, in standard deviations over the vocabulary (level 0)"),
-    ("copying_ratio", "copying ratio", "Olsson et al. 2022: -1 to 1; a head that ignores its input reads 2/T - 1"),
+    ("copying_ratio", "copying ratio", "Olsson et al. 2022, on as many sequences of 25 ids without repeats and start "
+                                       "token: -1 to 1; a head that "
+     "ignores its input reads 2/T - 1"),
     ("ov_copying", "OV copying",
      "eigenvalues of OV, their sum over the sum of their sizes (level 0; does not tell copying from suppressing)"),
     ("ov_copying_vocab", "OV copying, vocabulary",

@@ -4,6 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from .. import record
+from ..findings.protocols import PROTOCOLS
 from ..findings.published.table import in_short
 from ..findings.study import SOURCES
 from . import cells, figures, study_words, words
@@ -61,7 +62,7 @@ def drawn(study):
         ("matching_copying", "Matching against copying",
          partial(matching_against_copying, table, measured, threshold=run["arguments"]["threshold"])),
         *([("prefix_copying", "Prefix matching against copying", partial(
-            matching_against_copying, table, measured, x="prefix_matching", y="copying_ratio", threshold=None,
+            matching_against_copying, table, by_olsson(run), x="prefix_matching", y="copying_ratio", threshold=None,
             title="The two scores of Olsson et al. 2022"))] if olsson else []),
         ("measures", "Every head, every measure", partial(score_maps, table, maps, run)),
         ("loss_by_position", "Loss by position", partial(
@@ -69,6 +70,13 @@ def drawn(study):
         ("composition", "Composition", partial(composition_web, study.circuits.pairs, table, study.circuits.run)),
         ("thresholds", "Thresholds", partial(threshold_figure, table, study.thresholds, measured)),
     ]
+
+
+def by_olsson(run):
+    """A study's run record as that of its prefix matching, for the caption."""
+    rule = PROTOCOLS["olsson"]
+    return {**run, "arguments": {"protocol": "olsson", "n_sequences": rule.n_sequences, "period": rule.period,
+                                 "repeats": rule.repeats, "bos": rule.bos, "seed": run["arguments"]["seed"]}}
 
 
 def tables_of(study):
@@ -92,10 +100,18 @@ def head_rows(study, columns):
     rows = []
     for row in study.table.to_dict("records"):
         roles = [study_words.ROLES[word][0] for word in study_words.told(row["verdict"])]
-        shown = [words.number(row[column]) if column in SHARES else words.signed(row[column]) for column, _ in columns]
+        shown = [(words.number if column in (*SHARES, "induction_control") else words.signed)(row[column])
+                 for column, _ in columns]
         rows.append({"layer": int(row["layer"]), "head": int(row["head"]), "roles": roles, "cells": shown,
                      "found": any(word.endswith("induction_head") or word == "previous_token" for word in row["verdict"])})
     return rows
+
+
+def used_thresholds(study):
+    """[(argument, the value used, source of the default)]."""
+    run = study.run["arguments"]
+    return [(name, f"{run[name]:g}" + ("" if run[name] == default else f" (default {default:g})"), source)
+            for name, default, source in SOURCES]
 
 
 def published_content(published):
@@ -121,9 +137,10 @@ def study_page(study, facts, images, files):
                              "protocol": study_words.protocol_sentence(study)},
                   found=[{"title": title, "means": means, "heads": chips(study, role)}
                          for role, (title, means) in study_words.ROLES.items() if role in study.found],
+                  one_sequence=study.run["arguments"]["n_sequences"] < 2,
                   n_found=len(study.found.get("induction_head", ())), columns=columns, rows=head_rows(study, columns),
                   means=[(name, text.format(level=level)) for name, text in MEANS],
-                  thresholds=study.thresholds.to_dict("records"), sources=SOURCES,
+                  thresholds=study.thresholds.to_dict("records"), sources=used_thresholds(study),
                   published=published_content(study.published), left_out=study_words.unsaid(study),
                   images={stem: cells.data_uri(data) for stem, data in images.items()},
                   titles={stem: title for stem, title, _ in drawn(study)}, files=files)

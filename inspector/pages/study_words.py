@@ -10,8 +10,8 @@ ROLES = {
     "first_token": ("first-token head", "looks at the first token"),
     "duplicate_token": ("duplicate-token head", "looks at earlier occurrences of its token"),
     "induction": ("head that matches", "looks at what followed earlier occurrences of its token"),
-    "copies": ("head that copies", "raises the tokens it looks at, however little: logits, above 0 at 1 % after Holm"),
-    "suppresses": ("head that suppresses", "lowers the right next token, however little: logits, below 0 at 1 % after Holm"),
+    "copies": ("head that copies", "raises the tokens it looks at: what it adds to the right next token, in logits"),
+    "suppresses": ("head that suppresses", "lowers the right next token: by so many logits"),
     "induction_head": ("induction head", "matches and copies"),
     "anti_induction_head": ("anti-induction head", "matches and suppresses"),
 }
@@ -30,6 +30,8 @@ def told(verdict):
 
 def verdict_sentences(study):
     """Which heads are what, one sentence a finding, and the head nearest to being one."""
+    if study.run["arguments"]["n_sequences"] < 2:
+        return ["One sequence has no spread, so that no head can get a verdict: take more."]
     found, n = study.found, len(study.table)
     heads, against = found.get("induction_head", ()), found.get("anti_induction_head", ())
     alone = [head for head in found.get("induction", ()) if head not in (*heads, *against)]
@@ -149,7 +151,7 @@ def published_sentence(study):
 def protocol_sentence(study):
     """How it was measured."""
     run = study.run["arguments"]
-    return (f"{run['n_sequences']} sequences of {run['period']} distinct random ids, {run['repeats']} times"
+    return (f"{plural(run['n_sequences'], 'sequence')} of {run['period']} distinct random ids, {run['repeats']} times"
             f"{', BOS first' if run['bos'] else ', no BOS'}, seed {run['seed']}; as many unrepeated ones as control; what "
             "a cut "
             f"head says instead is its mean over sequences of seed {next_seed(run['seed'])}.")
