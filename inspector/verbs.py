@@ -223,16 +223,15 @@ def _run_study(args):
     if args.out:
         goal = refuse_foreign(args.out)
         if args.csv and Path(args.csv).expanduser().resolve().is_relative_to(goal.resolve()):
-            raise ArgumentError(f"--csv {args.csv} lies inside --out {args.out}, which is written as a whole and has the "
-                                "table "
-                                "as tables/study_heads.csv; choose another place")
+            raise ArgumentError(f"--csv {args.csv} lies inside --out {args.out}, which is written as a whole and holds the "
+                                "table as tables/study_heads.csv; choose another place")
     if args.csv:
         refuse_special(args.csv)
     model = _model(args)
     found = study(model, _read_text(args), ids=_ids(args), bos=args.bos, period=args.period, repeats=args.repeats,
                   n_sequences=args.n_sequences, seed=args.seed, threshold=args.threshold,
-                  copying_threshold=args.copying_threshold, k_below=args.k_below,
-                  qv_above=args.qv_above, n_controls=args.n_controls, fold=args.fold, progress=_progress(args))
+                  copying_threshold=args.copying_threshold, k_below=args.k_below, qv_above=args.qv_above,
+                  n_controls=args.n_controls, fold=args.fold, progress=_progress(args))
     _save_csv(args, found.table)
     if args.out:
         save_study(model, found, args.out)
