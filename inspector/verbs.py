@@ -71,6 +71,20 @@ def _table_json(table, **more):
     return to_json({"run": table.attrs["run"], **more, "rows": rows_of(table)})
 
 
+def _check_csv(args):
+    """Raise OutputError where --csv cannot be written: before the work, not after it."""
+    if args.csv:
+        from .record import refuse_special
+        refuse_special(args.csv)
+
+
+def _save_csv(args, table):
+    """Write the table where --csv says, if it does."""
+    if args.csv:
+        from .record import write_csv
+        write_csv(table, args.csv)
+
+
 # -- verbs -----------------------------------------------------------------------------------------------------------
 
 def _run_info(args):
@@ -98,14 +112,11 @@ def _run_trace(args):
 
 def _run_check(args):
     from .checks import check
-    from .record import refuse_special, write_csv
     from .terminal.results import check_text
-    if args.csv:
-        refuse_special(args.csv)              # before the work, not after it
+    _check_csv(args)
     table = check(_model(args), _read_text(args), ids=_ids(args), bos=args.bos, against=args.against, float64=args.float64,
                   progress=_progress(args))
-    if args.csv:
-        write_csv(table, args.csv)
+    _save_csv(args, table)
     print(_table_json(table, passed=table.attrs["passed"], verdict=table.attrs["verdict"]) if args.json
           else check_text(table))
     return 0 if table.attrs["passed"] else 1
@@ -113,15 +124,12 @@ def _run_check(args):
 
 def _run_heads(args):
     from .findings.table import heads
-    from .record import refuse_special, write_csv
     from .terminal.results import heads_text
-    if args.csv:
-        refuse_special(args.csv)
+    _check_csv(args)
     table = heads(_model(args), _ids(args), text=_read_text(args), period=args.period, repeats=args.repeats,
                   n_sequences=args.n_sequences, bos=args.bos, seed=args.seed, protocol=args.protocol,
                   threshold=args.threshold, progress=_progress(args))
-    if args.csv:
-        write_csv(table, args.csv)
+    _save_csv(args, table)
     print(_table_json(table) if args.json else heads_text(table))
     return 0
 
@@ -142,19 +150,11 @@ def _run_report(args):
     return 0
 
 
-def _save_csv(args, table):
-    """Write the table where --csv says, if it does."""
-    if args.csv:
-        from .record import write_csv
-        write_csv(table, args.csv)
-
-
 def _run_attribute(args):
     from .findings.attribution import attribute
-    from .record import refuse_special, rows_of, to_json
+    from .record import rows_of, to_json
     from .terminal.findings import attribute_text
-    if args.csv:
-        refuse_special(args.csv)
+    _check_csv(args)
     text, ids = _needed(args)
     found = attribute(_model(args), text, ids=ids, bos=args.bos, target=_token(args.target), against=_token(args.against),
                       position=args.position, progress=_progress(args))
@@ -171,10 +171,9 @@ def _token(given):
 
 def _run_induction(args):
     from .findings.in_text import induction
-    from .record import refuse_special, rows_of, to_json
+    from .record import rows_of, to_json
     from .terminal.findings import induction_text
-    if args.csv:
-        refuse_special(args.csv)
+    _check_csv(args)
     text, ids = _needed(args)
     found = induction(_model(args), text, ids=ids, bos=args.bos, heads=args.heads, period=args.period, seed=args.seed,
                       progress=_progress(args))
@@ -186,10 +185,9 @@ def _run_induction(args):
 
 def _run_circuits(args):
     from .findings.circuits.table import circuits
-    from .record import refuse_special, rows_of, to_json
+    from .record import rows_of, to_json
     from .terminal.findings import circuits_text
-    if args.csv:
-        refuse_special(args.csv)
+    _check_csv(args)
     found = circuits(_model(args), fold=args.fold, samples=args.samples, n_directions=args.n_directions,
                      n_tokens=args.n_tokens, seed=args.seed, progress=_progress(args))
     _save_csv(args, found.heads)
@@ -202,10 +200,8 @@ def _run_circuits(args):
 
 def _run_ablate(args):
     from .findings.ablation import ablate
-    from .record import refuse_special
     from .terminal.findings import ablate_text
-    if args.csv:
-        refuse_special(args.csv)
+    _check_csv(args)
     table = ablate(_model(args), args.heads, text=_read_text(args), ids=_ids(args), fill=args.fill, patterns=args.patterns,
                    period=args.period, repeats=args.repeats, n_sequences=args.n_sequences, bos=args.bos, seed=args.seed,
                    n_controls=args.n_controls, progress=_progress(args))
@@ -218,15 +214,14 @@ def _run_ablate(args):
 def _run_study(args):
     from .findings.study import as_json, study
     from .pages.study import save_study
-    from .record import refuse_foreign, refuse_special, to_json
+    from .record import refuse_foreign, to_json
     from .terminal.study import study_text
     if args.out:
         goal = refuse_foreign(args.out)
         if args.csv and Path(args.csv).expanduser().resolve().is_relative_to(goal.resolve()):
             raise ArgumentError(f"--csv {args.csv} lies inside --out {args.out}, which is written as a whole and holds the "
                                 "table as tables/study_heads.csv; choose another place")
-    if args.csv:
-        refuse_special(args.csv)
+    _check_csv(args)
     model = _model(args)
     found = study(model, _read_text(args), ids=_ids(args), bos=args.bos, period=args.period, repeats=args.repeats,
                   n_sequences=args.n_sequences, seed=args.seed, threshold=args.threshold,

@@ -16,7 +16,7 @@ from .prompts import Prompts, distinct_rows, draw, drawable_ids, find_period, ge
 from .protocols import Protocol, id_range
 from .protocols import protocol as protocol_of
 from .scores import MATCHING, SCORES, copies, mean_rows, queries, row_scores, uniform_rows
-from .verdicts import LEVEL, THRESHOLD, verdicts
+from .verdicts import LEVEL, THRESHOLD, mean_se, verdicts
 
 POSITIONS_AT_ONCE = 2048      # sequences computed together hold about this many positions: enough rows for fast products
 BLOCK = 128                   # rows of the pattern made at a time
@@ -90,15 +90,13 @@ def entries_per_query(symbols):
 
 def _columns(name, values, uniform, control=None):
     """Columns of one score: mean, standard error over sequences, uniform level and, where there is one, the control."""
-    def mean_se(x):
-        n = len(x)
-        se = x.std(0) / n**0.5 if n > 1 else torch.full(x.shape[1:], torch.nan)
-        return x.mean(0).flatten().numpy(), se.flatten().numpy()
+    def flat(x):
+        return tuple(part.flatten() for part in mean_se(x))
 
-    mean, se = mean_se(values)
+    mean, se = flat(values)
     found = {name: mean, name + "_se": se, name + "_uniform": uniform}
     if control is not None:
-        found[name + "_control"], found[name + "_control_se"] = mean_se(control)
+        found[name + "_control"], found[name + "_control_se"] = flat(control)
     return found
 
 

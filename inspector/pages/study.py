@@ -30,24 +30,20 @@ TABLES = {"heads": "every head, every measure, with spread and control", "thresh
 MEANS = (
     ("previous", "weight on the token before; at most 1"),
     ("stripe", "weight on what followed earlier occurrences of the token, in the repeats; at most 1. Its control: the same "
-               "cells on "
-               "tokens that do not repeat"),
+               "cells on tokens that do not repeat"),
     ("prefix matching", "the same by the protocol of Olsson et al. 2022, mean over all earlier copies of four; at most 0.5"),
     ("copying ratio", "Olsson et al. 2022: share of the raise that goes to the attended token, from −1 to 1; a head that "
-                      "ignores "
-                      "its input reads {level}"),
+                      "ignores its input reads {level}"),
     ("copying z", "logit of the attended token, in standard deviations over the vocabulary; 0 for a head that does not "
                   "copy"),
     ("copying, logits", "what the head adds to the right next token in the repeats, above the mean of the vocabulary; "
                         "signed"),
     ("OV copies, QK matches", "sum of the eigenvalues of the head's own weights over the sum of their sizes, from −1 to 1: "
-                              "in the "
-                              "residual basis, through the embeddings, or through the effective ones (what stands there "
-                              "behind layer 0); composed: through the previous-token heads before it. A head that "
+                              "in the residual basis, through the embeddings, or through the effective ones (what stands "
+                              "there behind layer 0); composed: through the previous-token heads before it. A head that "
                               "suppresses can read near 1 in OV: GPT-2’s 11.10 does"),
     ("cut", "rise of the loss in the repeats, in nats, when the head says its mean instead; patterns kept: later heads "
-            "look where "
-            "they looked before. Heads that stand in for each other lose little alone"),
+            "look where they looked before. Heads that stand in for each other lose little alone"),
 )
 
 
@@ -96,7 +92,7 @@ def chips(study, role):
 
 
 def head_rows(study, columns):
-    """The table of all heads for the page: [{name, layer, head, verdict, cells: [(text, sortable value)]}]."""
+    """The table of all heads for the page: [{layer, head, roles, cells (texts), found}]."""
     rows = []
     for row in study.table.to_dict("records"):
         roles = [study_words.ROLES[word][0] for word in study_words.told(row["verdict"])]
@@ -122,10 +118,10 @@ def published_content(published):
             "statements": published[published["part"] == "statements"].to_dict("records")}
 
 
-def study_page(study, facts, images, files):
+def study_page(study, facts, images, titles, files):
     """The page of a study, as text.
 
-    facts: see `report.facts`; images: {stem: PNG bytes} of `drawn`; files: [(path, what it is)].
+    facts: see `report.facts`; images: {stem: PNG bytes} and titles: {stem: title} of `drawn`; files: [(path, what it is)].
     """
     columns = [(column, title) for column, title in COLUMNS if column in study.table]
     level = words.signed(study.table["copying_ratio_level"].iloc[0])
@@ -143,25 +139,26 @@ def study_page(study, facts, images, files):
                   thresholds=study.thresholds.to_dict("records"), sources=used_thresholds(study),
                   published=published_content(study.published), left_out=study_words.unsaid(study),
                   images={stem: cells.data_uri(data) for stem, data in images.items()},
-                  titles={stem: title for stem, title, _ in drawn(study)}, files=files)
+                  titles=titles, files=files)
 
 
 def write_study(folder, study, facts):
     """Write a study into an open folder: study.html, figures/study_*.png and .svg, tables/study_*.csv."""
     for name in ("figures", "tables"):
         (folder / name).mkdir(exist_ok=True)
-    images = {}
-    for stem, _, draw in drawn(study):
-        made = figures.files(draw)
-        images[stem] = made["png"]
-        for kind, data in made.items():
-            (folder / "figures" / f"study_{stem}.{kind}").write_bytes(data)
+    images, titles, files = {}, {}, []
     for name, table in tables_of(study).items():
-        record.to_csv(table, folder / "tables" / f"study_{name}.csv")
-    files = [(f"tables/study_{name}.csv", TABLES.get(name.partition("_")[0], name)) for name in tables_of(study)]
-    files += [(f"figures/study_{stem}.{kind}", f"{title}, {kind.upper()}") for stem, title, _ in drawn(study)
-              for kind in ("png", "svg")]
-    record.write_text(folder / "study.html", study_page(study, facts, images, files))
+        path = f"tables/study_{name}.csv"
+        record.to_csv(table, folder / path)
+        files.append((path, TABLES[name.partition("_")[0]]))
+    for stem, title, draw in drawn(study):
+        made = figures.files(draw)
+        images[stem], titles[stem] = made["png"], title
+        for kind, data in made.items():
+            path = f"figures/study_{stem}.{kind}"
+            (folder / path).write_bytes(data)
+            files.append((path, f"{title}, {kind.upper()}"))
+    record.write_text(folder / "study.html", study_page(study, facts, images, titles, files))
 
 
 def save_study(model, study, out):

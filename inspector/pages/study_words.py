@@ -39,8 +39,7 @@ def verdict_sentences(study):
     if heads:
         one = len(heads) == 1
         said.append(f"{named(heads)} {'is an induction head: it looks' if one else 'are induction heads: they look'} at "
-                    "what "
-                    f"followed earlier occurrences of {'its' if one else 'their'} token, and "
+                    f"what followed earlier occurrences of {'its' if one else 'their'} token, and "
                     f"{'raises' if one else 'raise'} it.")
     else:
         said.append(f"None of the {plural(n, 'head')} is an induction head: none both looks at what followed earlier "
@@ -75,10 +74,8 @@ def circuit_sentences(study):
     good = tested[tested["agrees"]]
     below, above = (f"{100 * run[name]:g} %" for name in ("k_below", "qv_above"))
     rule = (f"A pair agrees when, with the first head cut, the second keeps less than {below} of its stripe if only its "
-            "keys come "
-            f"from that run, more than {above} of it if only its queries do, and more than {above} of what it adds to the "
-            "right "
-            "token if only its values do; and the two compose more than 99 % of random factors.")
+            f"keys come from that run, more than {above} of it if only its queries do, and more than {above} of what it "
+            "adds to the right token if only its values do; and the two compose more than 99 % of random factors.")
     if not len(good):
         return [f"Of {plural(len(tested), 'tested pair')} none agrees.", rule]
     said = []
@@ -86,8 +83,8 @@ def circuit_sentences(study):
         fed = named(zip(rows["layer"], rows["head"], strict=True))
         one = len(rows) == 1
         said.append(f"{head_name(*source)} feeds {fed} through {'its' if one else 'their'} keys: with keys from the run "
-                    "without "
-                    f"{head_name(*source)} {'it keeps' if one else 'they keep'} {percents(rows['k_left'])} of the stripe.")
+                    f"without {head_name(*source)} {'it keeps' if one else 'they keep'} {percents(rows['k_left'])} of the "
+                    "stripe.")
         if (rows["route"] == "direct").all():
             said.append(f"The direct path carries it: without it alone {percents(rows['direct_left'])} is left.")
         elif (rows["route"] == "indirect").all():
@@ -96,8 +93,7 @@ def circuit_sentences(study):
         ranks = rows["k_composition_rank"].astype(int)
         place = f"{ranks.min()}" if ranks.min() == ranks.max() else f"{ranks.min()} to {ranks.max()}"
         said.append(f"By K-composition in the weights it is number {place} of the {study.table['head'].max() + 1} heads of "
-                    "its "
-                    "layer.")
+                    "its layer.")
     pairs = study.circuits.pairs
     return [*said, f"{len(good)} of {plural(len(tested), 'tested pair')} agree{'s' if len(good) == 1 else ''}. {rule} That "
                    f"last part alone says little: {pairs['k_composition_high'].eq(True).sum()} of all "
@@ -153,8 +149,7 @@ def protocol_sentence(study):
     run = study.run["arguments"]
     return (f"{plural(run['n_sequences'], 'sequence')} of {run['period']} distinct random ids, {run['repeats']} times"
             f"{', BOS first' if run['bos'] else ', no BOS'}, seed {run['seed']}; as many unrepeated ones as control; what "
-            "a cut "
-            f"head says instead is its mean over sequences of seed {next_seed(run['seed'])}.")
+            f"a cut head says instead is its mean over sequences of seed {next_seed(run['seed'])}.")
 
 
 def sentences(study):

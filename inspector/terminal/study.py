@@ -8,11 +8,9 @@ MEASURES = (("previous_token", "previous"), ("induction", "stripe"), ("induction
             ("qk_matching_composed_effective", "QK eff."), ("cut_free", "cut"), ("cut_frozen", "cut, kept"))
 SIGNED = ("copying_second", "cut_free", "cut_frozen")
 LEGEND = ("stripe: weight on what followed earlier occurrences of the token (at most 1), control: the same cells without "
-          "repeats; "
-          "prefix: Olsson's",
+          "repeats; prefix: Olsson's",
           "prefix matching (at most 0.5); copying: logits added to the right next token; OV eff., QK eff.: does the OV "
-          "copy, does "
-          "the QK match through",
+          "copy, does the QK match through",
           "the previous-token heads, by the eigenvalues through the effective embedding (-1 to 1; `circuits` has the other "
           "bases); cut: loss in the",
           "repeats without the head, in nats, and with later patterns kept")
@@ -40,10 +38,8 @@ def study_text(study, out=None):
         header = ["pair", "stripe", "q left", "k left", "v left", "direct left", "route", "K-composition", "rank", "agrees"]
         lines += ["", columns(rows, header),
                   "left: what is left, as a share of clean, with only that input of the second head from the run without "
-                  "the first: "
-                  "of its stripe",
+                  "the first: of its stripe",
                   "(q, k, direct path), of its copying (v); K-composition: above random factors' mean, rank among the "
-                  "heads of "
-                  "the earlier layer"]
+                  "heads of the earlier layer"]
     lines += [f"not measured: {what}: {why}" for what, why in unsaid(study).items()]
     return "\n".join([*lines, *(["", str(out)] if out else [])])
