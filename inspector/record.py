@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from . import __version__
+from .decimals import csv_lines
 from .errors import OutputError
 
 PACKAGES = ("torch", "transformers", "safetensors", "tokenizers", "huggingface_hub", "numpy", "pandas", "matplotlib")
@@ -84,8 +85,15 @@ def to_csv(table, file):
             clean[name] = pd.Series(cells, index=table.index, dtype=object)
         elif table[name].dtype.kind == "f":
             clean[name] = table[name].where(table[name].abs() != math.inf)
-    clean.to_csv(file, index=False, quoting=csv.QUOTE_NONNUMERIC, encoding="utf-8", errors="backslashreplace",
-                 lineterminator="\n")
+    bulk = len(clean) > 0 and all(kind in ("int64", "float64") for kind in map(str, clean.dtypes))
+    shown = clean.head(0) if bulk else clean
+    text = shown.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    if bulk:
+        text += csv_lines([clean[name].to_numpy() for name in clean]).decode("ascii")
+    if hasattr(file, "write"):
+        file.write(text)
+    else:
+        write_text(file, text)
 
 
 def rows_of(table):

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from ..checkpoint import tokens
+from ..decimals import shortest
 from ..record import folder, run_record, to_csv, to_json, write_tensors, write_text
 from .forward import embed, layers, losses, unembed
 
@@ -90,8 +91,7 @@ def attention_table(pattern):
     weight = pattern[:, :, query, key].flatten().cpu()
     weight = weight.numpy() if weight.dtype == torch.float64 else weight.float().numpy()
     if weight.dtype != np.float64:
-        # By way of text: a float32 as a double would be written with 17 digits.
-        weight = weight.astype("U32").astype(np.float64)
+        weight = shortest(weight)       # a float32 as a double would be written with 17 digits
     return pd.DataFrame({"layer": np.repeat(np.arange(n_layer), n_head * len(query)),
                          "head": np.tile(np.repeat(np.arange(n_head), len(query)), n_layer),
                          "query": np.tile(query, n_layer * n_head), "key": np.tile(key, n_layer * n_head),
