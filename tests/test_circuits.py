@@ -1,12 +1,14 @@
 """What a head's weights say: against whole big matrices on tiny models, matrices built to have the answer, planted heads."""
 
 import json
+from collections import Counter
 from dataclasses import fields, replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import inspector
 from inspector import record
@@ -14,9 +16,18 @@ from inspector.demo import planted
 from inspector.demo.planted import PLANTED
 from inspector.errors import ArgumentError
 from inspector.findings.circuits import positions
-from inspector.findings.circuits.composition import compositions, ends, matching_through, moved
+from inspector.findings.circuits.composition import compositions, ends, matching_through, meetings, moved
 from inspector.findings.circuits.directions import leading, svd
-from inspector.findings.circuits.eigen import core_eigenvalues, eigenvalue_ratio, least_of, ratio_of, symmetric_share
+from inspector.findings.circuits.eigen import (
+    core_eigenvalues,
+    eigenvalue_ratio,
+    eigenvalues,
+    least_of,
+    product,
+    ratio_of,
+    symmetric_share,
+    triangle,
+)
 from inspector.findings.circuits.folding import effective_embedding, folded
 from inspector.findings.circuits.table import circuits, previous_scores
 from inspector.model.forward import embed, layers, unembed
@@ -191,35 +202,80 @@ def test_the_ratio_by_hand():
     assert eigenvalue_ratio(rows, least=2.5).isnan().tolist() == [False, False, True, True]
 
 
-def factors(matrix):
-    """[1, n, n] twice, their product the matrix."""
-    return matrix[None], torch.eye(len(matrix), dtype=torch.float64)[None]
+def one(matrix):
+    """The Product of one head that is this square matrix."""
+    return product(matrix[None], torch.eye(len(matrix), dtype=torch.float64)[None])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_eigenvalues_do_not_depend_on_the_threads_that_share_them(threads):
+    matrices, before = random(2, 3, 9, 9), torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        assert torch.equal(eigenvalues(matrices), torch.linalg.eigvals(matrices))
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_product_s_norms_are_those_of_its_right_factor():
+    left, right, X = random(3, 9, 4, seed=1), random(3, 4, 7, seed=2), random(5, 9, seed=3)
+    whole = product(left, right)
+    assert torch.allclose(whole.left @ whole.right, left @ right, atol=1e-13)
+    assert torch.allclose(whole.left.mT @ whole.left, torch.eye(4, dtype=torch.float64), atol=1e-14)
+    norms = torch.linalg.matrix_norm
+    assert torch.allclose(norms(whole.right), norms(left @ right), rtol=1e-13)
+    assert torch.allclose(norms(X @ left @ triangle(right)), norms(X @ left @ right), rtol=1e-13)
+
+
+class Products(TorchDispatchMode):
+    """Counts matrix products by the shapes of their factors."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.overloadpacket.__name__ in ("mm", "bmm", "addmm"):
+            left, right = args[-2:]
+            self.found[tuple(left.shape), tuple(right.shape)] += 1
+        return function(*args, **(kwargs or {}))
+
+
+def test_two_layers_heads_meet_in_five_products_and_nothing_is_vocab_by_vocab(model):
+    """q, k and v of composition and, k being shared, one more for each of the two matchings; 3 pairs of layers."""
+    with Products() as products:
+        circuits(model, previous=PREVIOUS, samples=2)
+    config, square = model.config, (1, 24, 24)                # 4 heads x d_head 6 = d_model 24
+    weighted = config.n_layer                                 # the sum over a layer's heads, for composed matching
+    assert products.found[square, square] == 3 * 5 + weighted
+    assert products.found[(24, config.vocab_size), (config.vocab_size, 24)] == 5              # `Joins`
+    assert max(left[-2] * right[-1] for left, right in products.found) == config.vocab_size * 3 * config.d_model
 
 
 def test_matrices_built_to_have_the_answer():
     identity = torch.eye(5, dtype=torch.float64)
     rotation = torch.tensor([[0.0, -1], [1, 0]], dtype=torch.float64)                # eigenvalues i and -i
-    assert float(ratio_of(*factors(identity), identity)) == 1
-    assert float(ratio_of(*factors(-identity), identity)) == -1
-    assert float(ratio_of(*factors(rotation), torch.eye(2, dtype=torch.float64))) == pytest.approx(0, abs=1e-15)
+    assert float(ratio_of(one(identity), identity)) == 1
+    assert float(ratio_of(one(-identity), identity)) == -1
+    assert float(ratio_of(one(rotation), torch.eye(2, dtype=torch.float64))) == pytest.approx(0, abs=1e-15)
     shift = torch.diag(torch.ones(4, dtype=torch.float64), 1)                        # nilpotent
     for nothing in (shift, torch.zeros(5, 5, dtype=torch.float64), random(5, 5).triu(1)):
-        assert ratio_of(*factors(nothing), identity).isnan().all()
-    assert float(ratio_of(*factors(shift + 0.1 * identity), identity)) == pytest.approx(1, abs=1e-9)
+        assert ratio_of(one(nothing), identity).isnan().all()
+    assert float(ratio_of(one(shift + 0.1 * identity), identity)) == pytest.approx(1, abs=1e-9)
 
 
 def test_the_symmetric_share_of_symmetric_antisymmetric_and_random_matrices():
     S = random(7, 7)
-    assert float(symmetric_share(*(m[0] for m in factors(S + S.T)))) == pytest.approx(1, abs=1e-14)
-    assert float(symmetric_share(*(m[0] for m in factors(S - S.T)))) == pytest.approx(0, abs=1e-14)
-    shares = symmetric_share(random(200, 48, 6, seed=1), random(200, 48, 6, seed=2))
+    assert float(symmetric_share(one(S + S.T))) == pytest.approx(1, abs=1e-14)
+    assert float(symmetric_share(one(S - S.T))) == pytest.approx(0, abs=1e-14)
+    shares = symmetric_share(product(random(200, 48, 6, seed=1), random(200, 48, 6, seed=2).mT))
     assert float(shares.mean()) == pytest.approx((1 + 1 / 48) / 2, abs=4 * float(shares.std()) / 200**0.5)
     assert float(shares.std()) < 0.02
 
 
 def test_random_heads_have_ratios_around_0():
     d, e, n = 64, 16, 300
-    ratios = ratio_of(random(n, d, e, seed=1), random(n, e, d, seed=2), torch.eye(d, dtype=torch.float64))
+    ratios = ratio_of(product(random(n, d, e, seed=1), random(n, e, d, seed=2)), torch.eye(d, dtype=torch.float64))
     assert not ratios.isnan().any()
     assert abs(float(ratios.mean())) < 4 * float(ratios.std()) / n**0.5
     assert 0.02 < float(ratios.std()) < 0.15
@@ -228,9 +284,9 @@ def test_random_heads_have_ratios_around_0():
 @pytest.mark.parametrize(("d_head", "share"), [(8, 0.66), (64, 0.6), (256, 0.4)])
 def test_random_heads_against_which_eigenvalues_are_called_nothing(d_head, share):
     """`least_sum` is a hundredth of d_head / d_model * norms; random heads have 0.4 to 2/3 of that."""
-    left, right, join = random(20, 256, d_head, seed=1), random(20, d_head, 256, seed=2), random(256, 256, seed=3)
-    sums = core_eigenvalues(left, right, join).abs().sum(-1)
-    assert float((sums / least_of(left, right, join)).mean()) == pytest.approx(100 * share, rel=0.05)
+    head, join = product(random(20, 256, d_head, seed=1), random(20, d_head, 256, seed=2)), random(256, 256, seed=3)
+    sums = core_eigenvalues(head, join).abs().sum(-1)
+    assert float((sums / least_of(head, join)).mean()) == pytest.approx(100 * share, rel=0.05)
 
 
 # -- the planted heads -----------------------------------------------------------------------------------------------
@@ -285,11 +341,13 @@ def test_a_silent_previous_token_head_ends_composed_matching():
     """Its W_O is zero: no composition, no matching, no directions, and none of them a number of rounding."""
     w = folded(planted.previous_token_silent(inspector.load("planted", dtype="float64")))
     gram = w.W_E.mT @ w.W_E
-    assert matching_through(moved(w.W_V[0, 1:], w.W_O[0, 1:], gram), w.W_Q[2, :1], w.W_K[2, :1]).isnan().all()
-    silent, later = (ends(w.W_Q[a, h:h + 1], w.W_K[a, h:h + 1], w.W_V[a, h:h + 1], w.W_O[a, h:h + 1])
-                     for a, h in (PLANTED["previous_token"], PLANTED["induction"]))
-    assert all(value.isnan().all() for value in compositions(silent, later).values())
-    (row, *_) = leading(0, svd(w.W_V[0, 1:], w.W_O[0, 1:]), w.W_E, w.W_U, n_directions=1, n_tokens=1, label=str)
+    silent, later = (product(w.W_V[a, h:h + 1], w.W_O[a, h:h + 1]) for a, h in
+                     (PLANTED["previous_token"], PLANTED["induction"]))
+    later = ends(later, product(w.W_Q[2, :1], w.W_K[2, :1].mT))
+    met = meetings(silent.right, later)
+    assert matching_through(met["k"], moved(silent, gram), later).isnan().all()
+    assert all(value.isnan().all() for value in compositions(met, silent.right, later).values())
+    (row, *_) = leading(0, svd(silent), w.W_E, w.W_U, n_directions=1, n_tokens=1, label=str)
     assert (row["singular_value"], row["reads"], row["writes_opposite"]) == (0, [], [])
     assert np.isnan(row["share"])
 
@@ -319,7 +377,7 @@ def test_any_offset_is_read_off_the_weights(by):
     model = inspector.load("planted", dtype="float64")
     head = planting.looking_back(planting.noise_head(planting.zeros), by, planted.CROWD[2])
     w = folded(planted.with_look(model, PLANTED["induction"], head))
-    scores = positions.positional_scores(w.W_pos, w.W_Q[2], w.W_K[2])
+    scores = (w.W_pos @ w.W_Q[2]) @ (w.W_pos @ w.W_K[2]).mT
     offset, z = positions.standing_out(positions.profile(scores))
     assert offset[0] == by
     assert (z[0] > 1000) == (by == 1)
@@ -340,7 +398,8 @@ def test_what_shifts_whole_rows_of_scores_changes_nothing():
     (offset, z), (again, z_again) = (positions.standing_out(positions.profile(s)) for s in (scores, scores + shifts))
     assert torch.equal(offset, again)
     assert torch.allclose(z, z_again, atol=1e-12)
-    assert torch.allclose(positions.previous_share(scores), positions.previous_share(scores + shifts), atol=1e-14)
+    q, k, shift = random(3, 20, 5), random(3, 20, 5, seed=1), random(3, 1, 5, seed=2)
+    assert torch.allclose(positions.previous_share(q, k, 0.5), positions.previous_share(q, k + shift, 0.5), atol=1e-14)
 
 
 def test_standing_out_by_hand():
@@ -382,7 +441,7 @@ def test_directions_by_hand():
     one = torch.eye(6, dtype=torch.float64)
     W_V = torch.stack([5 * one[2], -(2 * one[1] - one[3]) * 2], dim=1)[None]         # columns: read
     W_O = torch.stack([one[0], -one[4]])[None]                                       # rows: written
-    rows = leading(7, svd(W_V, W_O), one, one, n_directions=3, n_tokens=1, label=str)
+    rows = leading(7, svd(product(W_V, W_O)), one, one, n_directions=3, n_tokens=1, label=str)
     assert [(r["layer"], r["head"], r["rank"]) for r in rows] == [(7, 0, 0), (7, 0, 1)]
     assert [r["singular_value"] for r in rows] == pytest.approx([5, 20**0.5], abs=1e-12)
     assert [r["share"] for r in rows] == pytest.approx([25 / 45, 20 / 45], abs=1e-12)

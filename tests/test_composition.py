@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 import torch
 
-from inspector.findings.circuits.composition import KINDS, baseline, between, compositions, ends, matching_through, moved
+from inspector.findings.circuits.composition import (
+    KINDS,
+    baseline,
+    between,
+    compositions,
+    ends,
+    matching_through,
+    meetings,
+    moved,
+)
+from inspector.findings.circuits.eigen import product
 from inspector.findings.circuits.folding import effective_embedding, folded
 from inspector.findings.circuits.table import circuits
 from inspector.findings.prompts import generator_of
@@ -27,13 +37,28 @@ def whole(w, layer, head):
     return ((w.W_Q[layer, head] @ w.W_K[layer, head].T).numpy(), (w.W_V[layer, head] @ w.W_O[layer, head]).numpy())
 
 
+def heads(W_Q, W_K, W_V, W_O):
+    """The Ends of heads from their factors."""
+    return ends(product(W_V, W_O), product(W_Q, W_K.mT))
+
+
+def composed(earlier, later):
+    return compositions(meetings(earlier.out, later), earlier.out, later)
+
+
+def through(W_V, W_O, join, W_Q, W_K):
+    """The matching of later heads through earlier ones."""
+    ov, later = product(W_V, W_O), heads(W_Q, W_K, W_Q, W_Q.mT)                      # the later head's OV has no part in it
+    return matching_through(meetings(ov.right, later)["k"], moved(ov, join), later)
+
+
 def test_every_composition_is_that_of_the_whole_matrices(model, found):
     w, norm = folded(model), np.linalg.norm
     for row in found.pairs.itertuples():
         _, OV1 = whole(w, row.layer_from, row.head_from)
         QK2, OV2 = whole(w, row.layer, row.head)
-        for kind, product, own in (("q", OV1 @ QK2, QK2), ("k", OV1 @ QK2.T, QK2), ("v", OV1 @ OV2, OV2)):
-            value = norm(product) / norm(OV1) / norm(own)
+        for kind, both, own in (("q", OV1 @ QK2, QK2), ("k", OV1 @ QK2.T, QK2), ("v", OV1 @ OV2, OV2)):
+            value = norm(both) / norm(OV1) / norm(own)
             assert getattr(row, f"{kind}_composition") == pytest.approx(value, abs=1e-12)
 
 
@@ -51,22 +76,22 @@ def test_heads_that_meet_in_one_way_only():
     one = torch.eye(6, dtype=torch.float64)
 
     def head(q, k, v, o):
-        return ends(*(one[i].view(1, 6, 1) for i in (q, k, v)), one[o].view(1, 1, 6))
+        return heads(*(one[i].view(1, 6, 1) for i in (q, k, v)), one[o].view(1, 1, 6))
 
     first = head(5, 5, 0, 1)
     for kind, second in (("q", head(1, 2, 3, 4)), ("k", head(2, 1, 3, 4)), ("v", head(2, 3, 1, 4))):
-        found = compositions(first, second)
+        found = composed(first, second)
         assert {name: float(value) for name, value in found.items()} == {name: float(name == kind) for name in KINDS}
     # Order matters: the second's output is not what the first reads.
-    assert float(compositions(head(2, 1, 3, 4), first)["k"]) == 0
+    assert float(composed(head(2, 1, 3, 4), first)["k"]) == 0
 
 
 def test_half_of_what_is_written_being_read():
     """Writes channels 0 and 1 alike, the other reads 1 and 2 alike: ||AB|| / (||A|| ||B||) = 1 / 2."""
     one = torch.eye(6, dtype=torch.float64)
     W_V, W_O = one[:, 4:6][None], one[0:2][None]                                     # two channels
-    second = ends(one[:, 4:6][None], one[:, 1:3][None], one[:, 4:6][None], one[2:4][None])
-    found = compositions(ends(W_V, W_V, W_V, W_O), second)
+    second = heads(one[:, 4:6][None], one[:, 1:3][None], one[:, 4:6][None], one[2:4][None])
+    found = composed(heads(W_V, W_V, W_V, W_O), second)
     assert float(found["k"]) == pytest.approx(0.5, abs=1e-15)
     assert float(found["q"]) == 0
 
@@ -87,9 +112,9 @@ def test_matching_through_a_head_that_moves_tokens():
     gram = torch.diag(torch.tensor([1.0, 1, 1, 0, 0, 0, 0], dtype=torch.float64))    # of W_E = the first three channels
     shifted = places.roll(1, dims=1)                                                 # token 0 is sought where 1 was put
     W_K = torch.stack([places, shifted, -places])
-    found = matching_through(moved(tokens[None], places.T[None], gram), tokens.expand(3, 7, 3), W_K)
+    found = through(tokens[None], places.T[None], gram, tokens.expand(3, 7, 3), W_K)
     assert found.tolist() == [pytest.approx([1, 0, -1], abs=1e-12)]
-    assert matching_through(moved(tokens[None], places.T[None], gram), tokens[None], tokens[None]).isnan().all()
+    assert through(tokens[None], places.T[None], gram, tokens[None], tokens[None]).isnan().all()
 
 
 # -- against random heads --------------------------------------------------------------------------------------------

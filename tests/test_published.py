@@ -93,8 +93,8 @@ def from_the_stripe_alone(model, patch):
 
 def exchanged(model, patch):
     straight = readings.compositions
-    patch.setattr(readings, "compositions", lambda a, b: {"q": straight(a, b)["k"], "k": straight(a, b)["q"],
-                                                          "v": straight(a, b)["v"]})
+    patch.setattr(readings, "compositions", lambda *a: {"q": straight(*a)["k"], "k": straight(*a)["q"],
+                                                        "v": straight(*a)["v"]})
 
 
 def without_bos(model, patch):
@@ -359,9 +359,9 @@ def test_an_array_of_another_shape_is_refused(demo, monkeypatch):
 
 def test_the_detector_is_the_share_of_all_attention_on_the_marked_cells():
     """Three tokens a b a: previous cells (1,0) (2,1), duplicate (2,0), induction (2,1); three rows sum to 3."""
-    from inspector.findings.scores import copies
+    from inspector.findings.scores import copy_masks
     pattern = torch.tensor([[1.0, 0, 0], [0.25, 0.75, 0], [0.5, 0.3, 0.2]])[None, None]
-    earlier, follower = copies(torch.tensor([7, 8, 7]), 0, 3, 3)
+    earlier, follower = copy_masks(torch.tensor([7, 8, 7]))
     assert float(readings._detected(pattern, earlier)) == pytest.approx(0.5 / 3)
     assert float(readings._detected(pattern, follower)) == pytest.approx(0.3 / 3)
 

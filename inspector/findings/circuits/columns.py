@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from . import positions
-from .eigen import core_eigenvalues, eigenvalue_ratio, least_of, norm, ratio_of, reduced, symmetric_share
+from .eigen import core_eigenvalues, eigenvalue_ratio, least_of, norm, ratio_of, symmetric_share
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,30 +36,35 @@ def nothing(W):
     return W.new_full(W.shape[:1], torch.nan)
 
 
-def copying(W_V, W_O, joins, layer):
-    """{column: [head]} of OV. The effective embedding is what layers from 1 on read; in layer 0 it is NaN."""
-    eigenvalues = core_eigenvalues(W_V, W_O, joins.same)
-    return {"ov_copying": eigenvalue_ratio(eigenvalues, least_of(W_V, W_O, joins.same)),
-            "ov_copying_vocab": ratio_of(W_V, W_O, joins.write),
-            "ov_copying_effective": ratio_of(W_V, W_O, joins.write_effective) if layer else nothing(W_V),
+def copying(ov, joins, layer):
+    """{column: [head]} of a layer's OV (`eigen.Product`). Layers from 1 on read the effective embedding; layer 0 is NaN."""
+    eigenvalues = core_eigenvalues(ov, joins.same)
+    return {"ov_copying": eigenvalue_ratio(eigenvalues, least_of(ov, joins.same)),
+            "ov_copying_vocab": ratio_of(ov, joins.write),
+            "ov_copying_effective": ratio_of(ov, joins.write_effective) if layer else nothing(ov.left),
             "ov_positive": (eigenvalues.real > 0).double().mean(-1),
-            "ov_norm": norm(reduced(W_V, W_O))}
+            "ov_norm": norm(ov.right)}
 
 
-def matching(W_Q, W_K, joins, composed, layer):
-    """{column: [head]} of QK. composed: (join, effective join), both [d_model, d_model], through the earlier heads."""
-    W_KT = W_K.mT
+def matching(qk, joins, composed, layer):
+    """{column: [head]} of a layer's QK (`eigen.Product`). composed: (join, effective join), [d_model, d_model], through the
+    earlier heads.
+    """
     later = {"qk_matching_effective": joins.match_effective, "qk_matching_composed": composed[0],
              "qk_matching_composed_effective": composed[1]}
-    return {"qk_matching": ratio_of(W_Q, W_KT, joins.match),
-            **{name: ratio_of(W_Q, W_KT, join) if layer else nothing(W_Q) for name, join in later.items()},
-            "qk_symmetric": symmetric_share(W_Q, W_K),
-            "qk_norm": norm(reduced(W_Q, W_KT))}
+    return {"qk_matching": ratio_of(qk, joins.match),
+            **{name: ratio_of(qk, join) if layer else nothing(qk.left) for name, join in later.items()},
+            "qk_symmetric": symmetric_share(qk),
+            "qk_norm": norm(qk.right)}
 
 
 def positional(W_Q, W_K, W_pos, divided_by, scale):
     """{column: [head]} of what position embeddings alone attend to. divided_by: [pos], `positions.layer_norm_scale`."""
-    scores = positions.positional_scores(W_pos, W_Q, W_K)                                    # [head, query, key]
-    offset, z = positions.standing_out(positions.profile(scores))
-    return {"positional_offset": offset, "positional_z": z,
-            "positional_previous": positions.previous_share(scores * (scale / divided_by[:, None] / divided_by))}
+    found = []
+    for head in range(len(W_Q)):      # a grid of all positions at a time: it stays in the caches
+        q, k = (W_pos @ W[head:head + 1] for W in (W_Q, W_K))                                # [1, pos, d_head]
+        offset, z = positions.standing_out(positions.profile(q @ k.mT))
+        q, k = (part / divided_by[:, None] for part in (q, k))
+        found.append((offset, z, positions.previous_share(q, k, scale)))
+    columns = (torch.cat(column) for column in zip(*found, strict=True))
+    return dict(zip(("positional_offset", "positional_z", "positional_previous"), columns, strict=True))

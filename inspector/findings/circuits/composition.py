@@ -14,23 +14,24 @@ from typing import NamedTuple
 import pandas as pd
 import torch
 
-from .eigen import eigenvalue_ratio, least_sum, norm, reduced
+from .eigen import eigenvalue_ratio, eigenvalues, least_sum, norm, product, triangle
 
 KINDS = ("q", "k", "v")
 
 
 class Ends(NamedTuple):
-    """A layer's heads, each product folded into one factor with the norms of the whole (`eigen.reduced`)."""
+    """The ends of a layer's heads that meet those of other layers, each with the norms of the whole product."""
 
     out: torch.Tensor         # [head, d_head, d_model], what W_OV writes
     q: torch.Tensor           # [head, d_model, d_head], W_QK as its queries read
-    k: torch.Tensor           # [head, d_model, d_head], W_QK as its keys read
+    k: torch.Tensor           # [head, d_model, d_head], W_QK as its keys read; W_QK = asks k^T
     v: torch.Tensor           # [head, d_model, d_head], W_OV as its values read
+    asks: torch.Tensor        # [head, d_model, d_head], orthonormal columns
 
 
-def ends(W_Q, W_K, W_V, W_O):
-    """The Ends of a layer's heads. W_Q, W_K, W_V: [head, d_model, d_head]; W_O: [head, d_head, d_model]."""
-    return Ends(reduced(W_V, W_O), reduced(W_K, W_Q.mT).mT, reduced(W_Q, W_K.mT).mT, reduced(W_O.mT, W_V.mT).mT)
+def ends(ov, qk):
+    """The Ends of a layer's heads from the Products W_V W_O and W_Q W_K^T (`eigen.product`)."""
+    return Ends(ov.right, qk.left @ triangle(qk.right), qk.right.mT, ov.left @ triangle(ov.right), qk.left)
 
 
 def between(out, reading):
@@ -38,10 +39,14 @@ def between(out, reading):
     return torch.einsum("fed,tdk->ftek", out, reading)
 
 
-def compositions(earlier, later):
-    """{"q", "k", "v": [from, to]} of all pairs of two layers' Ends; NaN for a head that is zero."""
-    return {kind: norm(between(earlier.out, reading)) / (norm(earlier.out)[:, None] * norm(reading))
-            for kind, reading in zip(KINDS, (later.q, later.k, later.v), strict=True)}
+def meetings(out, later):
+    """{"q", "k", "v": [from, to, d_head, d_head]}: each `Ends.out` of a layer as the heads of later Ends read it."""
+    return {kind: between(out, getattr(later, kind)) for kind in KINDS}
+
+
+def compositions(met, out, later):
+    """{"q", "k", "v": [from, to]} of all pairs, from their `meetings`; NaN for a head that is zero."""
+    return {kind: norm(met[kind]) / (norm(out)[:, None] * norm(getattr(later, kind))) for kind in KINDS}
 
 
 def baseline(d_model, d_head, samples, generator):
@@ -53,34 +58,33 @@ def baseline(d_model, d_head, samples, generator):
     """
     n = next(n for n in itertools.count(2) if n * (n - 1) >= samples)
     W_Q, W_K, W_V, W_O = torch.randn(4, n, d_model, d_head, generator=generator).double()
-    heads = ends(W_Q, W_K, W_V, W_O.mT)
+    heads = ends(product(W_V, W_O.mT), product(W_Q, W_K.mT))
     different = ~torch.eye(n, dtype=torch.bool)
-    drawn = {kind: found[different][:samples] for kind, found in compositions(heads, heads).items()}
+    found = compositions(meetings(heads.out, heads), heads.out, heads)
+    drawn = {kind: values[different][:samples] for kind, values in found.items()}
     return pd.DataFrame([{"kind": kind, "mean": float(x.mean()), "spread": float(x.std()), "p99": float(x.quantile(0.99)),
                           "samples": samples} for kind, x in drawn.items()])
 
 
 class Moved(NamedTuple):
-    """What a layer's heads move to where a key stands, seen from the queries' tokens."""
+    """What a layer's heads move to where a key stands, seen from the queries' tokens: W^T `Ends.out`."""
 
-    W: torch.Tensor           # [head, d_model, d_head], join^T W_V
-    W_O: torch.Tensor         # [head, d_head, d_model]
-    norm: torch.Tensor        # [head], ||join^T W_V W_O||
+    W: torch.Tensor           # [head, d_head, d_model]
+    norm: torch.Tensor        # [head], of the whole
 
 
-def moved(W_V, W_O, join):
+def moved(ov, join):
     """A layer's Moved. join: [d_model, d_model], keys' tokens against queries': W_E^T W_E, or of other embeddings."""
-    W = join.mT @ W_V
-    return Moved(W, W_O, norm(reduced(W, W_O)))
+    W = (join.mT @ ov.left).mT
+    return Moved(W, norm(triangle(W).mT @ ov.right))
 
 
-def matching_through(earlier, W_Q, W_K):
+def matching_through(met, earlier, later):
     """Eigenvalue ratio of the lookup of a later head through what an earlier one moved to the key: [from, to].
 
-    earlier: Moved. With the join W_E^T W_E the product is W_E W_QK (W_E W_OV)^T: does a token match the one that the earlier
-    head brings to the key (an induction head's lookup). W_Q, W_K: [head, d_model, d_head] of the later layer.
+    met: the "k" of the `meetings`; earlier: Moved; later: Ends. With the join W_E^T W_E the product is
+    W_E W_QK (W_E W_OV)^T: does a token match the one that the earlier head brings to the key (an induction head's lookup).
     """
-    cores = between(earlier.W_O, W_K).mT @ between(earlier.W.mT, W_Q)                        # [from, to, d_head, d_head]
-    d_model, d_head = W_Q.shape[-2:]
-    least = least_sum(d_head, d_model, norm(reduced(W_Q, W_K.mT)), earlier.norm[:, None])
-    return eigenvalue_ratio(torch.linalg.eigvals(cores), least)
+    cores = met.mT @ between(earlier.W, later.asks)                                          # [from, to, d_head, d_head]
+    d_head, d_model = earlier.W.shape[-2:]
+    return eigenvalue_ratio(eigenvalues(cores), least_sum(d_head, d_model, norm(later.k), earlier.norm[:, None]))

@@ -9,15 +9,14 @@ choice of directions is free.
 import torch
 
 
-def svd(left, right):
-    """Singular value decomposition of left @ right at its rank: (U [..., m, d_head], S [..., d_head], Vh [..., d_head, n]).
+def svd(whole):
+    """Singular value decomposition of a Product at its rank: (U [..., m, d_head], S [..., d_head], Vh [..., d_head, n]).
 
-    left: [..., m, d_head], right: [..., d_head, n], d_head at most m and n.
+    n is at least d_head.
     """
-    q_left, r_left = torch.linalg.qr(left)
-    q_right, r_right = torch.linalg.qr(right.mT)
-    u, s, vh = torch.linalg.svd(r_left @ r_right.mT)
-    return q_left @ u, s, vh @ q_right.mT
+    columns, rest = torch.linalg.qr(whole.right.mT)
+    u, s, vh = torch.linalg.svd(rest.mT)
+    return whole.left @ u, s, vh @ columns.mT
 
 
 def spectrum(layer, name, s):

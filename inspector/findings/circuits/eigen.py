@@ -10,10 +10,41 @@ strength: where the eigenvalues are next to nothing beside the matrices they com
 writes another has none), it would be a ratio of rounding and of leaks, and is NaN.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
 import torch
 
 # Below this part of what random matrices of the same norms have, eigenvalues are called nothing.
 NOTHING = 0.01
+
+
+class Product(NamedTuple):
+    """left @ right, whose left has orthonormal columns: its norms and singular values are those of right alone."""
+
+    left: torch.Tensor        # [..., m, d_head]
+    right: torch.Tensor       # [..., d_head, n]
+
+
+def product(left, right):
+    """The Product of left [..., m, d_head] and right [..., d_head, n], m at least d_head. By QR."""
+    columns, rest = torch.linalg.qr(left)
+    return Product(columns, rest @ right)
+
+
+def triangle(right):
+    """[..., d_head, d_head]: stands for right [..., d_head, n] where only the norms of X @ right count. By QR."""
+    return torch.linalg.qr(right.mT, mode="r").R.mT
+
+
+def eigenvalues(matrices):
+    """Eigenvalues of square matrices, [..., n, n] -> [..., n], complex.
+
+    LAPACK takes small matrices one after another on one core, so each thread that torch may use gets a share of them.
+    """
+    shares = matrices.flatten(0, -3).tensor_split(torch.get_num_threads())
+    with ThreadPoolExecutor(len(shares)) as pool:
+        return torch.cat(list(pool.map(torch.linalg.eigvals, shares))).view(matrices.shape[:-1])
 
 
 def eigenvalue_ratio(eigenvalues, least=0.0):
@@ -25,21 +56,12 @@ def eigenvalue_ratio(eigenvalues, least=0.0):
     return torch.where(total > least, eigenvalues.real.sum(-1) / total, torch.nan)
 
 
-def core_eigenvalues(left, right, join):
+def core_eigenvalues(whole, join):
     """Eigenvalues of left @ right @ join and of every cyclic shift, by right @ join @ left: [..., d_head], complex.
 
-    left: [..., d_model, d_head], right: [..., d_head, d_model], join: [d_model, d_model].
+    whole: Product of [..., d_model, d_head] and [..., d_head, d_model]; join: [d_model, d_model].
     """
-    return torch.linalg.eigvals(right @ (join @ left))
-
-
-def reduced(left, right):
-    """[..., d_head, n]: what is left of left @ right when orthonormal columns are taken off its left end.
-
-    left: [..., m, d_head], right: [..., d_head, n]. The product with anything on its right has the norms and the singular
-    values that left @ right would have there. By QR.
-    """
-    return torch.linalg.qr(left, mode="r").R @ right
+    return eigenvalues(whole.right @ (join @ whole.left))
 
 
 def norm(matrix):
@@ -56,22 +78,22 @@ def least_sum(d_head, d_model, norm_head, norm_join):
     return NOTHING * d_head / d_model * norm_head * norm_join
 
 
-def least_of(left, right, join):
-    """`least_sum` of each head's left @ right whose ends are joined by `join`: [...]. Shapes as `core_eigenvalues`."""
-    d_model, d_head = left.shape[-2:]
-    return least_sum(d_head, d_model, norm(reduced(left, right)), norm(join))
+def least_of(whole, join):
+    """`least_sum` of each head's Product whose ends are joined by `join`: [...]. Shapes as `core_eigenvalues`."""
+    d_model, d_head = whole.left.shape[-2:]
+    return least_sum(d_head, d_model, norm(whole.right), norm(join))
 
 
-def ratio_of(left, right, join):
-    """Eigenvalue ratio of each head's left @ right whose ends are joined by `join`: [...]. Shapes as `core_eigenvalues`."""
-    return eigenvalue_ratio(core_eigenvalues(left, right, join), least_of(left, right, join))
+def ratio_of(whole, join):
+    """Eigenvalue ratio of each head's Product whose ends are joined by `join`: [...]. Shapes as `core_eigenvalues`."""
+    return eigenvalue_ratio(core_eigenvalues(whole, join), least_of(whole, join))
 
 
-def symmetric_share(W_Q, W_K):
-    """||(W + W^T) / 2||^2 / ||W||^2 of W = W_Q W_K^T: 1 symmetric, 0 antisymmetric, [...].
+def symmetric_share(qk):
+    """||(W + W^T) / 2||^2 / ||W||^2 of the Product W = W_Q W_K^T: 1 symmetric, 0 antisymmetric, [...].
 
-    It is (1 + tr(W W) / ||W||^2) / 2, and tr(W W) the sum of M * M^T with M = W_K^T W_Q, [d_head, d_head]. Random factors
+    It is (1 + tr(W W) / ||W||^2) / 2, and tr(W W) the sum of M * M^T with M = right @ left, [d_head, d_head]. Random factors
     have (1 + 1 / d_model) / 2 in the mean.
     """
-    core = W_K.mT @ W_Q
-    return (1 + (core * core.mT).sum((-2, -1)) / norm(reduced(W_Q, W_K.mT)) ** 2) / 2
+    core = qk.right @ qk.left
+    return (1 + (core * core.mT).sum((-2, -1)) / norm(qk.right) ** 2) / 2

@@ -18,7 +18,7 @@ import torch
 
 from ...model.forward import embed, layers
 
-TOKENS_AT_ONCE = 4096
+TOKENS_AT_ONCE = 1024     # a block's MLP of 3,072 numbers a token: buffers that the allocator keeps and the caches hold
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -51,8 +51,11 @@ def folded(model, fold=True):
     """
     weights = model.weights
 
+    def centre(W, axis):                                      # in place: W is fresh here, and may be the vocabulary's
+        return W.sub_(W.mean(axis, keepdim=True))
+
     def reading(W, gain):
-        return centred(_wide(gain)[:, None] * _wide(W), -2) if fold else _wide(W)
+        return centre(_wide(gain)[:, None] * W.cpu(), -2) if fold else _wide(W)
 
     def writing(W):
         return centred(_wide(W), -1) if fold else _wide(W)
@@ -63,7 +66,7 @@ def folded(model, fold=True):
     W_U = reading(weights.W_U, weights.ln_f_weight)
     return FoldedWeights(W_E=writing(weights.W_E), W_pos=writing(weights.W_pos), W_Q=stack("W_Q"), W_K=stack("W_K"),
                          W_V=stack("W_V"), W_O=torch.stack([writing(block.W_O) for block in weights.blocks]),
-                         W_U=centred(W_U, -1) if fold else W_U, fold=fold)
+                         W_U=centre(W_U, -1) if fold else W_U, fold=fold)
 
 
 def effective_embedding(model, fold=True):
@@ -72,9 +75,10 @@ def effective_embedding(model, fold=True):
     Minus its mean over the vocabulary: what all tokens share (the embedding of position 0, biases) tells none from another.
     Alone, a token can only attend to itself: a previous-token head of layer 0 finds the token itself there.
     """
-    rows = []
-    for ids in torch.arange(model.config.vocab_size).split(TOKENS_AT_ONCE):
+    config = model.config
+    rows = torch.empty(config.vocab_size, config.d_model, dtype=torch.float64)
+    for ids in torch.arange(config.vocab_size).split(TOKENS_AT_ONCE):
         (layer,) = layers(model, embed(model, ids[:, None]), stop=1)
-        rows.append(_wide(layer.resid_post[:, 0]))                                           # [token, d_model]
-    rows = torch.cat(rows)
-    return centred(centred(rows, -1) if fold else rows, 0)                                   # [vocab, d_model]
+        alone = _wide(layer.resid_post[:, 0])                                                # [token, d_model]
+        rows[ids] = centred(alone, -1) if fold else alone
+    return rows.sub_(rows.mean(0))                                                           # [vocab, d_model]

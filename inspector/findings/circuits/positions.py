@@ -7,10 +7,7 @@ offset has as many cells, no edge takes part, and what shifts whole rows of scor
 
 import torch
 
-
-def positional_scores(W_pos, W_Q, W_K):
-    """q . k of the position embeddings, unscaled: [head, query, key]. W_Q, W_K: [head, d_model, d_head]."""
-    return (W_pos @ W_Q) @ (W_pos @ W_K).mT
+from ...model.kernels import scan
 
 
 def profile(scores):
@@ -39,16 +36,17 @@ def layer_norm_scale(W_E, W_pos, epsilon):
 
     Root of the mean over tokens of |W_E[t] + W_pos[i]|^2 / d_model + epsilon, of folded (centred) embeddings.
     """
-    square = W_E.square().sum(-1).mean() + 2 * W_pos @ W_E.mean(0) + W_pos.square().sum(-1)
+    square = torch.linalg.vector_norm(W_E, dim=-1).square().mean() + 2 * W_pos @ W_E.mean(0) + W_pos.square().sum(-1)
     return (square / W_E.shape[1] + epsilon).sqrt()
 
 
-def previous_share(scores):
+def previous_share(q, k, scale):
     """Mean over queries 1..n-1 of the softmax's weight on the key before, [head]: what `previous_token` would be.
 
-    scores: [head, query, key], scaled. NaN for a single position.
+    q, k: [head, pos, d_head]. NaN for a single position.
     """
-    n = scores.shape[-1]
-    future = torch.ones(n, n, dtype=torch.bool).triu(1)
-    pattern = torch.softmax(scores.masked_fill(future, -torch.inf), dim=-1)
-    return pattern.diagonal(-1, dim1=-2, dim2=-1).mean(-1)
+    def before(pattern, first_query):
+        return {"before": pattern.diagonal(first_query - 1, -2, -1)}                         # row 0 has no key before it
+
+    _, kept = scan(before)(q, k, None, scale)
+    return kept["before"].mean(-1)

@@ -2,6 +2,7 @@
 
 import functools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -12,13 +13,15 @@ from ...record import run_record
 from ..prompts import generator_of, longest_period
 from ..table import heads as measured_heads
 from .columns import copying, joins_of, matching, positional
-from .composition import KINDS, baseline, compositions, ends, matching_through, moved
+from .composition import KINDS, baseline, compositions, ends, matching_through, meetings, moved
 from .directions import leading, spectrum, svd
+from .eigen import product
 from .folding import effective_embedding, folded
 from .positions import layer_norm_scale
 
 N_SEQUENCES = 4        # for the previous-token weights: each score is a mean over a hundred queries already
 PAIR = ["layer_from", "head_from", "layer", "head"]
+PAIR_COLUMNS = (*(f"{kind}_composition" for kind in KINDS), "matching", "matching_effective")
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,28 +105,36 @@ def framed(places, columns):
     return index.join(pd.DataFrame({name: values.flatten().numpy() for name, values in columns.items()}))
 
 
-def pairs_of(first, second, all_ends, all_moved, W_Q, W_K, level):
-    """The rows of all pairs of two layers' heads. W_Q, W_K: of the second layer; level: the baseline, indexed by kind."""
-    found = {}
-    for kind, value in compositions(all_ends[first], all_ends[second]).items():
-        found |= {f"{kind}_composition": value, f"{kind}_composition_excess": value - level["mean"][kind],
-                  f"{kind}_composition_high": value > level["p99"][kind]}
-    found |= {name: matching_through(earlier, W_Q, W_K) for name, earlier in all_moved[first].items()}
-    every = range(len(W_Q))
-    return framed(dict(zip(PAIR, ([first], every, [second], every), strict=True)), found)
+class Earlier(NamedTuple):
+    """What later layers need of a layer's heads."""
+
+    out: torch.Tensor             # `Ends.out`
+    moved: dict                   # {column: Moved}
+
+
+def pairs_of(earlier, later):
+    """{column: [from, to]} of all pairs of two layers' heads: Earlier and Ends."""
+    met = meetings(earlier.out, later)
+    found = {f"{kind}_composition": value for kind, value in compositions(met, earlier.out, later).items()}
+    return found | {name: matching_through(met["k"], moves, later) for name, moves in earlier.moved.items()}
+
+
+def pair_table(grids, level):
+    """The rows of all pairs, ordered by the earlier head. grids: {column: [layer_from, head_from, layer, head]}, of which
+    only the pairs whose second head is in a later layer count; level: the baseline, indexed by kind.
+    """
+    grids, columns = dict(grids), {}
+    for kind in KINDS:
+        name = f"{kind}_composition"
+        value = grids.pop(name)
+        columns |= {name: value, f"{name}_excess": value - level["mean"][kind], f"{name}_high": value > level["p99"][kind]}
+    table = framed(dict(zip(PAIR, map(range, value.shape), strict=True)), columns | grids)
+    return table[table["layer_from"] < table["layer"]].reset_index(drop=True)
 
 
 def key_join(joins, layer):
     """What joins a key's token, as a head of `layer` reads it, to the query's token, as any later layer reads that."""
     return joins.match_effective if layer else joins.match_across
-
-
-def all_pairs(parts):
-    """The pairs of all layers, ordered by the earlier head. Where there is none the columns stand all the same."""
-    if not parts:
-        names = [f"{kind}_composition{end}" for kind in KINDS for end in ("", "_excess", "_high")]
-        return pd.DataFrame(columns=[*PAIR, *names, "matching", "matching_effective"])
-    return pd.concat(parts).sort_values(PAIR, ignore_index=True)
 
 
 @torch.no_grad()
@@ -151,24 +162,28 @@ def circuits(model, *, fold=True, previous=None, samples=200, n_directions=3, n_
     w = folded(model, fold)
     joins = joins_of(w, effective_embedding(model, fold))
     divided_by = layer_norm_scale(w.W_E, w.W_pos, config.layer_norm_epsilon)
-    level, label = random.set_index("kind"), functools.cache(lambda i: tokens.labels(model, [i])[0])
-    all_ends, all_moved, composed = [], [], (torch.zeros_like(joins.same), torch.zeros_like(joins.same))
-    heads, pairs, directions, spectra = [], [], [], []
+    label = functools.cache(lambda i: tokens.labels(model, [i])[0])
+    earlier, composed = [], (torch.zeros_like(joins.same), torch.zeros_like(joins.same))
+    heads, directions, spectra = [], [], []
+    # Made beforehand: small tensors kept between large ones that are dropped would leave the allocator's memory in pieces.
+    pairs = {name: torch.full((config.n_layer, config.n_head) * 2, torch.nan, dtype=torch.float64) for name in PAIR_COLUMNS}
     for layer in progress(range(config.n_layer)) if progress is not None else range(config.n_layer):
-        W_Q, W_K, W_V, W_O = w.W_Q[layer], w.W_K[layer], w.W_V[layer], w.W_O[layer]
-        all_ends.append(ends(W_Q, W_K, W_V, W_O))
+        ov, qk = product(w.W_V[layer], w.W_O[layer]), product(w.W_Q[layer], w.W_K[layer].mT)
+        own = ends(ov, qk)
         heads.append(framed({"layer": [layer], "head": range(config.n_head)}, {
-            **copying(W_V, W_O, joins, layer), **matching(W_Q, W_K, joins, composed, layer),
-            **positional(W_Q, W_K, w.W_pos, divided_by, config.scale(layer))}))
-        pairs += [pairs_of(first, layer, all_ends, all_moved, W_Q, W_K, level) for first in range(layer)]
-        all_moved.append({"matching": moved(W_V, W_O, joins.match),
-                          "matching_effective": moved(W_V, W_O, key_join(joins, layer))})
-        ov, qk = svd(W_V, W_O), svd(W_Q, W_K.mT)
-        directions += leading(layer, ov, w.W_E, w.W_U, n_directions, n_tokens, label)
-        spectra += spectrum(layer, "ov", ov[1]) + spectrum(layer, "qk", qk[1])
-        weighted = torch.einsum("h,hde,hef->fd", scores[layer], W_V, W_O)                    # [d_model, d_model], M^T
+            **copying(ov, joins, layer), **matching(qk, joins, composed, layer),
+            **positional(w.W_Q[layer], w.W_K[layer], w.W_pos, divided_by, config.scale(layer))}))
+        for first, each in enumerate(earlier):
+            for name, values in pairs_of(each, own).items():
+                pairs[name][first, :, layer] = values
+        earlier.append(Earlier(own.out, {"matching": moved(ov, joins.match),
+                                         "matching_effective": moved(ov, key_join(joins, layer))}))
+        decomposed, (_, qk_values, _) = svd(ov), svd(qk)
+        directions += leading(layer, decomposed, w.W_E, w.W_U, n_directions, n_tokens, label)
+        spectra += spectrum(layer, "ov", decomposed[1]) + spectrum(layer, "qk", qk_values)
+        weighted = torch.einsum("h,hde,hef->fd", scores[layer], ov.left, ov.right)           # [d_model, d_model], M^T
         composed = composed[0] + weighted @ joins.match, composed[1] + weighted @ key_join(joins, layer)
     run = run_record(model, "circuits", fold=fold, previous=scores, previous_measured=previous is None, samples=samples,
                      n_directions=n_directions, n_tokens=n_tokens, seed=seed)
-    return Circuits(pd.concat(heads, ignore_index=True), all_pairs(pairs), pd.DataFrame(directions), pd.DataFrame(spectra),
-                    random, run)
+    return Circuits(pd.concat(heads, ignore_index=True), pair_table(pairs, random.set_index("kind")),
+                    pd.DataFrame(directions), pd.DataFrame(spectra), random, run)

@@ -12,14 +12,14 @@ import torch
 from ...model.forward import embed, layers, losses, unembed
 from ...model.tracing import trace
 from ..attribution import attribute
-from ..circuits.composition import KINDS, compositions, ends
-from ..circuits.eigen import eigenvalue_ratio
+from ..circuits.composition import KINDS, compositions, ends, meetings
+from ..circuits.eigen import eigenvalue_ratio, product
 from ..circuits.folding import folded
 from ..copying import copying
 from ..direct import double
 from ..prompts import draw, symbols
 from ..protocols import PROTOCOLS, id_range
-from ..scores import copies, pattern_scores
+from ..scores import copy_masks, pattern_scores
 from ..table import entries_per_query, score_sequences
 
 
@@ -123,7 +123,7 @@ def detector(model, inputs):
         return rest
 
     sentence = [pattern for _, pattern in patterns("sentence")]
-    repeating = [(pattern, *copies(ids, 0, len(ids), len(ids))) for ids, pattern in patterns("repeating")]
+    repeating = [(pattern, *copy_masks(ids)) for ids, pattern in patterns("repeating")]
     found = {"previous": [_detected(p, previous(p)) for p in sentence],
              "previous_without": [_detected(without(p), previous(p)) for p in sentence],
              "duplicate": [_detected(p, earlier) for p, earlier, _ in repeating],
@@ -177,12 +177,13 @@ def composition(model, inputs):
     [layer, head], with head 5.1, over what random matrices have, 1 / sqrt(d_model); NaN from its own layer on.
     """
     config, w = model.config, folded(model)
-    every = [ends(w.W_Q[n], w.W_K[n], w.W_V[n], w.W_O[n]) for n in range(config.n_layer)]
+    every = [ends(product(w.W_V[n], w.W_O[n]), product(w.W_Q[n], w.W_K[n].mT)) for n in range(config.n_layer)]
     shape = (config.n_layer, config.n_head, config.n_layer, config.n_head)
     grids = {kind: torch.full(shape, torch.nan, dtype=torch.float64) for kind in KINDS}
     for later in range(config.n_layer):
         for first in range(later):
-            for kind, value in compositions(every[first], every[later]).items():
+            met = meetings(every[first].out, every[later])
+            for kind, value in compositions(met, every[first].out, every[later]).items():
                 grids[kind][first, :, later] = value
     found = {}
     for kind, grid in grids.items():
