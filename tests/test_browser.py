@@ -58,7 +58,7 @@ def write_only_pages(model, ids, repeats, folder, pattern=None, proof=None):
     in_text = from_trace(model, traced, [(0, 3), (1, 5)])
     folder.mkdir()
     report.write_pages(folder, traced, table, repeats, inspector.heads(model, ids=ids), in_text, proof, weights,
-                       report.facts(model, traced, None, table), None)
+                       report.made_once(traced, weights), report.facts(model, traced, None, table), None)
     return folder
 
 

@@ -9,7 +9,6 @@ import math
 import re
 import subprocess
 import sys
-from functools import partial
 
 import matplotlib
 import numpy as np
@@ -22,7 +21,7 @@ import inspector
 from inspector.errors import ArgumentError, OutputError
 from inspector.findings.in_text import BY_HEAD, PLACES, TextInduction
 from inspector.model.tracing import attention_table
-from inspector.pages import cells, figures, index, induction, layer, palette, presets, report, tables, words
+from inspector.pages import cells, figures, index, induction, layer, layer_figures, palette, presets, report, tables, words
 from inspector.pages import html as pages
 
 from . import models
@@ -428,8 +427,9 @@ def layer_of(labels=NASTY, verdicts=None, **changes):
     repeats, on_text = frame(2, 3, verdicts), frame(2, 3, on_text=True)
     weights = {"W_Q": torch.randn(3, 4, 2, generator=torch.Generator().manual_seed(0)), "b_O": torch.zeros(4)}
     pattern = random_pattern(3, len(labels))
+    made = layer.layer_tables(1, pattern, 5 * pattern, pattern, labels, weights)
     return layer.layer_page(1, pattern, 5 * pattern, pattern, labels, repeats[repeats["layer"] == 1],
-                            on_text[on_text["layer"] == 1], weights, some_facts(len(labels), **changes), [])
+                            on_text[on_text["layer"] == 1], weights, made, some_facts(len(labels), **changes), [])
 
 
 class Reader(html.parser.HTMLParser):
@@ -564,17 +564,20 @@ HARD = ["$$", "$x_1$", "日本[1/2]", "😀[1/4]", "مرحبا", "שלום", "�
         "internationalization" * 2, "\U0010fffd", "%s", "\\frac", "␍"]
 
 
-def draw_layer(labels=HARD, heads=5):
-    return partial(figures.layer_figure, random_pattern(heads, len(labels)), labels, "m $y$ </title>", 3)
+def drawn_layer(labels=HARD, heads=5, pattern=None, weighted=False):
+    """{"png": bytes, "svg": bytes} of one layer's figure."""
+    pattern = random_pattern(heads, len(labels)) if pattern is None else pattern
+    asked = ("l", (pattern, "m $y$ </title>", 3, weighted))
+    return {kind: data for _, kind, data in layer_figures.files([asked], labels, len(pattern))}
 
 
 def test_figures_are_the_same_bytes_whatever_was_set_before():
-    first = figures.files(draw_layer())
+    first = drawn_layer()
     before = dict(matplotlib.rcParams)
     with matplotlib.rc_context({"svg.hashsalt": "other", "font.size": 20, "svg.fonttype": "path", "axes.linewidth": 5,
                                 "text.parse_math": True, "image.cmap": "jet", "savefig.dpi": 30}):
-        figures.files(draw_layer(["a", "b"]))
-        second = figures.files(draw_layer())
+        drawn_layer(["a", "b"])
+        second = drawn_layer()
     assert first == second
     assert dict(matplotlib.rcParams) == before
     assert b"<dc:date>" not in first["svg"]
@@ -582,7 +585,7 @@ def test_figures_are_the_same_bytes_whatever_was_set_before():
 
 @pytest.mark.filterwarnings("error")
 def test_figures_draw_every_token_without_a_warning():
-    made = figures.files(draw_layer())
+    made = drawn_layer()
     svg = made["svg"].decode()
     assert ">$$<" in svg
     assert ">&lt;/text&gt;<" in svg
@@ -594,7 +597,7 @@ def test_figures_draw_every_token_without_a_warning():
 def test_a_figure_in_svg_holds_text_and_lossless_grids():
     """One image a head, cell for cell the ramp at the square root of the weight, masked cells transparent; and the bar."""
     pattern = random_pattern(5, len(HARD))
-    svg = figures.files(draw_layer())["svg"].decode()
+    svg = drawn_layer()["svg"].decode()
     images = [np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGBA"))
               for data in re.findall(r'base64,\s*([A-Za-z0-9+/=\s]+)"', svg)]
     assert len(images) == 6
@@ -614,14 +617,61 @@ def test_a_figure_in_svg_holds_text_and_lossless_grids():
 
 def test_a_figure_has_one_axes():
     with figures.style():
-        assert len(draw_layer()().axes) == 1
+        assert len(layer_figures.layer_figure(random_pattern(5, len(HARD)), HARD, "t", 3).axes) == 1
         maps = [("a", torch.rand(3, 4)), ("b", torch.full((3, 4), NAN))]
         assert len(figures.score_figure(maps, "t").axes) == 1
 
 
+def test_a_painted_layer_is_the_figure_that_matplotlib_draws():
+    """Words, frames and hatching pixel for pixel; of the grids only the edges of cells lie a pixel apart."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    pattern = random_pattern(5, len(HARD))
+    made = drawn_layer(pattern=pattern, weighted=True)
+    painted = np.asarray(Image.open(io.BytesIO(made["png"])).convert("RGB")).astype(int)
+    with figures.style():
+        figure = layer_figures.layer_figure(pattern, HARD, "m $y$ </title>", 3, weighted=True)
+        figure.set_dpi(150)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        whole = np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
+        boxes = layer_figures.sheet(HARD, 5)
+    outside = np.ones(whole.shape[:2], bool)
+    for left, top, width, height in [*boxes.boxes, boxes.bar]:
+        rows, columns = (slice(round(150 * a) - 2, round(150 * (a + b)) + 2) for a, b in ((top, height), (left, width)))
+        outside[rows, columns] = False
+    assert painted.shape == whole.shape
+    assert (painted == whole)[outside].all()
+    assert ((painted - whole) != 0).any(-1).mean() < 0.06
+    (left, top, side, _), n = boxes.boxes[3], len(HARD)
+    for query, key in ((n - 1, 0), (5, 5), (9, 2)):
+        want = palette.colour("light", min(255, int(float((pattern[3, query, key] / pattern.max()) ** 0.5) * 256)) / 255)
+        seen = painted[round(150 * (top + (query + 0.5) / n * side)), round(150 * (left + (key + 0.5) / n * side))]
+        assert seen / 255 == pytest.approx(np.array(want), abs=0.008)
+
+
+def test_grids_at_another_size_by_hand():
+    """Three pixels a cell or more: its own colour. Fewer: averages, to which a masked cell lends no colour."""
+    black, white, none = (0, 0, 0, 255), (255, 255, 255, 255), (9, 9, 9, 0)
+    cells_ = np.array([[black, white], [none, none]], np.uint8)
+    large = layer_figures.resized(cells_, 6, 7)
+    assert (large[:3, :3] == black).all()
+    assert (large[:3, 4:] == white).all()
+    assert (large[3:, :, 3] == 0).all()
+    one = layer_figures.resized(cells_, 1, 1)[0, 0]
+    assert one.tolist() == [128, 128, 128, 128]
+    assert layer_figures.averaging(3, 2) == pytest.approx(np.array([[2 / 3, 1 / 3, 0], [0, 1 / 3, 2 / 3]]))
+
+
+def test_a_picture_for_print_says_its_size_and_reads_back():
+    pixels = np.random.default_rng(0).integers(0, 256, (7, 5, 4), dtype=np.uint8)
+    back = Image.open(io.BytesIO(cells.png(pixels, dpi=150)))
+    assert (np.asarray(back) == pixels).all()
+    assert back.info["dpi"] == pytest.approx((150, 150), abs=0.1)
+
+
 def test_long_texts_name_some_tokens():
     with figures.style():
-        figure = draw_layer([f"t{i}" for i in range(60)], heads=1)()
+        figure = layer_figures.layer_figure(random_pattern(1, 60), [f"t{i}" for i in range(60)], "m", 3)
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert [t for t in texts if t.startswith("t")] == [t for i in range(0, 60, 3) for t in (f"t{i}", f"t{i}")]
     assert any("one token in 3 is named" in t for t in texts)
@@ -629,8 +679,8 @@ def test_long_texts_name_some_tokens():
 
 def test_figures_need_no_global_state():
     """pyplot, which keeps figures alive and picks a backend, is never imported."""
-    code = ("import sys, torch; from inspector.pages import figures;"
-            "figures.files(lambda kind: figures.layer_figure(torch.ones(1, 1, 1), ['a'], 't', 0, kind));"
+    code = ("import sys, torch; from inspector.pages import layer_figures;"
+            "list(layer_figures.files([('l', (torch.ones(1, 1, 1), 't', 0))], ['a'], 1));"
             "sys.exit('matplotlib.pyplot' in sys.modules)")
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -652,6 +702,8 @@ def written(model, tmp_path_factory):
 def no_figures(monkeypatch):
     """Empty figures, for tests that look at other things."""
     monkeypatch.setattr(figures, "files", lambda draw: {"png": b"", "svg": b""})
+    monkeypatch.setattr(layer_figures, "files", lambda wanted, labels, n_head: [
+        (stem, kind, b"") for stem, _ in wanted for kind in ("png", "svg")])
 
 
 def files_of(folder):

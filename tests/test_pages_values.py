@@ -12,7 +12,7 @@ from PIL import Image
 
 import inspector
 from inspector.model.tracing import attention_table
-from inspector.pages import cells, figures, html, index, palette, tables, words
+from inspector.pages import cells, html, index, layer_figures, palette, tables, words
 
 from . import models
 
@@ -190,5 +190,6 @@ def test_the_value_figure_ends_at_the_layer_s_largest(written, brute):
 
 
 def test_a_layer_that_brings_nothing_is_drawn():
-    made = figures.files(lambda kind: figures.layer_figure(torch.zeros(2, 3, 3), list("abc"), "t", 0, kind, weighted=True))
-    assert len(made["svg"]) > 1000
+    made = list(layer_figures.files([("l", (torch.zeros(2, 3, 3), "t", 0, True))], list("abc"), 2))
+    assert [(stem, kind) for stem, kind, _ in made] == [("l", "svg"), ("l", "png")]
+    assert len(made[0][2]) > 1000

@@ -12,10 +12,13 @@ def score_rows(repeats, text):
              "text": text[column], "found": column in repeats["verdict"]} for column, title, _ in ROWS]
 
 
-def link_rows(links, labels):
-    """Links with their labels, as dicts."""
-    return [{**row, "query_label": words.directed(words.bare(labels[row["query"]])),
-             "key_label": words.directed(words.bare(labels[row["key"]]))} for row in links.to_dict("records")]
+def link_rows(links, labels, n_head):
+    """[head, link]: the links of each head with their labels, as dicts."""
+    rows = [[] for _ in range(n_head)]
+    for row in links.to_dict("records"):
+        rows[row["head"]].append({**row, "query_label": words.directed(words.bare(labels[row["query"]])),
+                                  "key_label": words.directed(words.bare(labels[row["key"]]))})
+    return rows
 
 
 def weight_rows(weights, table):
@@ -45,38 +48,45 @@ def summary(heads):
     return f"Found here: {'; '.join(said)}." if said else "No head of this layer got a verdict."
 
 
-def layer_page(layer, pattern, weighted, shares, labels, repeats, on_text, weights, facts, files):
+def layer_tables(layer, pattern, weighted, shares, labels, weights):
+    """{"links", "links_values", "weights"}: tables of one layer. Arguments as of `layer_page`."""
+    links = {name: tables.link_table(pattern, labels, layer, weighted, shares, by_value=name == "links_values")
+             for name in ("links", "links_values")}
+    return {**links, "weights": tables.weight_table(weights, layer)}
+
+
+def layer_page(layer, pattern, weighted, shares, labels, repeats, on_text, weights, made, facts, files):
     """The page of one layer, as text.
 
     pattern, weighted (value-weighted), shares (additive): [head, query, key]; labels: [pos]; repeats, on_text: the layer's
-    rows of the two tables of heads; weights: {name: tensor}; facts: see `report.facts`; files: [(path, what it is)].
+    rows of the two tables of heads; weights: {name: tensor}; made: see `layer_tables`; facts: see `report.facts`;
+    files: [(path, what it is)].
     """
     n = pattern.shape[-1]
     block = cells.block_size(n)
     shown = cells.pool(cells.mask(pattern), block)                                           # [head, query, key]
     parts, largest = cells.scaled(weighted)
     values = cells.pool(cells.mask(parts), block)                                            # [head, query, key]
-    links = {kind: tables.link_table(pattern, labels, layer, weighted, shares, by_value=kind == "values")
-             for kind in ("weights", "values")}
+    links = {kind: link_rows(made[name], labels, len(pattern)) for kind, name in (("weights", "links"),
+                                                                                  ("values", "links_values"))}
     rests, written = (tables.first_token_shares(grids).tolist() for grids in (pattern, shares))
-    table = tables.weight_table(weights, layer)
     heads = []
     for head, (own, text) in enumerate(zip(repeats.to_dict("records"), on_text.to_dict("records"), strict=True)):
         name = words.head_name(layer, head)
-        own_links = {kind: found[found["head"] == head] for kind, found in links.items()}
+        own_links = {kind: found[head] for kind, found in links.items()}
+        strongest = {kind: "; ".join(row["words"] for row in found[:3]) for kind, found in own_links.items()}
         aria = (f"Attention of head {name} over {words.plural(n, 'token')}: {words.percent(rests[head])} on the first "
-                "token. Strongest other links: " + "; ".join(own_links["weights"]["words"].head(3))
-                + ". Value-weighted: " + "; ".join(own_links["values"]["words"].head(3)))
+                f"token. Strongest other links: {strongest['weights']}. Value-weighted: {strongest['values']}")
         grid = picture(shown[head], labels, labels, f"grid-L{layer}H{head}", aria,
                        rows="by-token", columns="by-token", numbers=True)
         heads.append({"head": head, "picture": with_values(grid, values[head], largest), "verdict": own["verdict"],
                       "scores": score_rows(own, text), "first_token": rests[head], "first_share": written[head],
-                      "links": {kind: link_rows(found, labels) for kind, found in own_links.items()}})
+                      "links": own_links})
     names = {words.head_name(layer, head): share for head, share in enumerate(rests)}
     return render("layer.html", facts, here=layer, heads=heads, block=block, files=files,
                   summary=summary([(words.head_name(layer, h["head"]), h["verdict"]) for h in heads]),
-                  first_token=words.first_token_words(names), weights=weight_rows(weights, table),
-                  head_norms=head_norms(table),
+                  first_token=words.first_token_words(names), weights=weight_rows(weights, made["weights"]),
+                  head_norms=head_norms(made["weights"]),
                   value_scale=value_scale(largest, f"{words.compact(largest)}: the layer's largest"),
                   thin="\n".join([thinning("by-token", n), number_rule(n)]),
                   data=script_json({"labels": labels, "maps": {}}))

@@ -12,11 +12,11 @@ from ..findings.study import study as induction_study
 from ..findings.table import heads
 from ..findings.values import VALUE_TOKENS, additive_shares, value_table, value_weighted
 from ..model.tracing import ATTENTION_TOKENS, attention_table, trace
-from . import figures, presets, tables, words
+from . import figures, layer_figures, presets, tables, words
 from .html import model_facts, page_name
 from .index import index_page, layer_strips
 from .induction import section
-from .layer import layer_page
+from .layer import layer_page, layer_tables
 from .study import write_study
 
 
@@ -49,10 +49,11 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
     shared = facts(model, traced, text, token_table, study)
     matching = [(int(row.layer), int(row.head)) for row in repeats.itertuples() if "induction" in row.verdict]
     in_text = from_trace(model, traced, matching, seed=seed)
+    made = made_once(traced, weights)
     with record.folder(out) as folder:
-        write_tables(folder / "tables", traced, token_table, repeats, on_text, in_text, proof, weights, progress)
+        write_tables(folder / "tables", traced, token_table, repeats, on_text, in_text, proof, weights, made, progress)
         write_figures(folder / "figures", traced, repeats, on_text, weights, shared, progress)
-        write_pages(folder, traced, token_table, repeats, on_text, in_text, proof, weights, shared, text, progress)
+        write_pages(folder, traced, token_table, repeats, on_text, in_text, proof, weights, made, shared, text, progress)
         if studied is not None:
             write_study(folder, studied, shared)
         record.write_text(folder / "run.json", record.to_json(run) + "\n")
@@ -86,19 +87,19 @@ def layer_grids(traced, weights, layer):
     return parts[0], value_weighted(*parts), additive_shares(*parts)
 
 
-def write_tables(folder, traced, token_table, repeats, on_text, in_text, proof, weights, progress=None):
-    """All tables as CSV."""
+def made_once(traced, weights):
+    """The tables of each layer, which stand in files and on pages alike: see `layer.layer_tables`."""
+    return [layer_tables(layer, *layer_grids(traced, weights, layer), traced.labels, each)
+            for layer, each in enumerate(weights)]
+
+
+def write_tables(folder, traced, token_table, repeats, on_text, in_text, proof, weights, made, progress=None):
+    """All tables as CSV. made: see `made_once`."""
     import pandas as pd
     folder.mkdir()
-    links = {"links": [], "links_values": []}
-    for layer in range(len(weights)):
-        pattern, weighted, shares = layer_grids(traced, weights, layer)
-        for name, found in links.items():
-            found.append(tables.link_table(pattern, traced.labels, layer, weighted, shares, by_value=name == "links_values"))
-    parts = pd.concat([tables.weight_table(each, layer) for layer, each in enumerate(weights)])
-    named = {"tokens": token_table, "heads_repeats": repeats, "heads_text": on_text, "weights": parts,
+    named = {"tokens": token_table, "heads_repeats": repeats, "heads_text": on_text,
              "induction": in_text.places, "induction_heads": in_text.by_head,
-             **{name: pd.concat(found) for name, found in links.items()}}
+             **{name: pd.concat([layer[name] for layer in made]) for name in ("links", "links_values", "weights")}}
     if proof is not None:
         named["check"] = proof
     if len(traced.labels) <= ATTENTION_TOKENS:
@@ -112,18 +113,24 @@ def write_tables(folder, traced, token_table, repeats, on_text, in_text, proof, 
 def write_figures(folder, traced, repeats, on_text, weights, shared, progress=None):
     """Two figures of each layer, its pattern as it is and value-weighted, and those of the scores, as PNG and SVG."""
     folder.mkdir()
-    drawn = []
-    for layer, pattern in enumerate(traced.pattern):
-        stem, title = page_name(layer, shared["n_layer"]).removesuffix(".html"), f"{shared['model']}, layer {layer}"
-        drawn.append((stem, partial(figures.layer_figure, pattern, traced.labels, title, layer)))
-        drawn.append((f"{stem}_values", partial(values_figure, traced, weights, layer, title)))
     for name, table, what in (("repeats", repeats, "repeated random tokens"), ("text", on_text, "this text")):
         maps = [(score.title, tables.grid_of(table, score.column)) for score in words.SCORES]
-        drawn.append((f"scores_{name}", partial(figures.score_figure, maps, f"{shared['model']}, scores on {what}",
-                                                how=protocol_words(table.attrs["run"]["arguments"]))))
-    for stem, draw in progress(drawn, total=len(drawn), desc="figures") if progress is not None else drawn:
+        draw = partial(figures.score_figure, maps, f"{shared['model']}, scores on {what}",
+                       how=protocol_words(table.attrs["run"]["arguments"]))
         for kind, data in figures.files(draw).items():
-            (folder / f"{stem}.{kind}").write_bytes(data)
+            (folder / f"scores_{name}.{kind}").write_bytes(data)
+    layers = range(shared["n_layer"])
+    drawn = layer_figures.files(layer_grid_figures(traced, weights, shared), traced.labels, shared["n_head"])
+    for stem, kind, data in progress(drawn, total=4 * len(layers), desc="figures") if progress is not None else drawn:
+        (folder / f"{stem}.{kind}").write_bytes(data)
+
+
+def layer_grid_figures(traced, weights, shared):
+    """(file stem, arguments of `layer_figures.marks`) of the two figures of each layer."""
+    for layer, pattern in enumerate(traced.pattern):
+        stem, title = page_name(layer, shared["n_layer"]).removesuffix(".html"), f"{shared['model']}, layer {layer}"
+        yield stem, (pattern, title, layer)
+        yield f"{stem}_values", (weighted_layer(traced, weights, layer), title, layer, True)
 
 
 def protocol_words(run):
@@ -133,13 +140,8 @@ def protocol_words(run):
     return f"{run['n_sequences']} sequences of {run['period']} ids, {run['repeats']} times, seed {run['seed']}"
 
 
-def values_figure(traced, weights, layer, title, kind="png"):
-    """The value-weighted figure of one layer."""
-    return figures.layer_figure(weighted_layer(traced, weights, layer), traced.labels, title, layer, kind, weighted=True)
-
-
-def write_pages(folder, traced, token_table, repeats, on_text, in_text, proof, weights, shared, text, progress=None):
-    """The overview and a page for each layer."""
+def write_pages(folder, traced, token_table, repeats, on_text, in_text, proof, weights, made, shared, text, progress=None):
+    """The overview and a page for each layer. made: see `made_once`."""
     question = presets.question_of(text)
     answer = question and (question, tables.question_table(traced.pattern, traced.texts, question))
     layers = range(shared["n_layer"])
@@ -147,10 +149,14 @@ def write_pages(folder, traced, token_table, repeats, on_text, in_text, proof, w
     record.write_text(folder / "index.html", index_page(
         token_table, strips, repeats, on_text, section(in_text, traced.pattern, traced.labels), proof, shared,
         index_files(shared, proof is not None), answer))
+    plain = [table.copy(deep=False) for table in (repeats, on_text)]
+    for table in plain:
+        table.attrs = {}                    # pandas copies the run record deeply for every row that is picked
     for layer in progress(layers, total=len(layers), desc="pages") if progress is not None else layers:
+        own = [table[table["layer"] == layer] for table in plain]
         record.write_text(folder / page_name(layer, len(layers)), layer_page(
-            layer, *layer_grids(traced, weights, layer), traced.labels, repeats[repeats["layer"] == layer],
-            on_text[on_text["layer"] == layer], weights[layer], shared, layer_files(layer, shared)))
+            layer, *layer_grids(traced, weights, layer), traced.labels, *own, weights[layer], made[layer], shared,
+            layer_files(layer, shared)))
 
 
 def index_files(shared, checked):
