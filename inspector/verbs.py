@@ -66,6 +66,11 @@ def _progress(args):
     return partial(tqdm, file=sys.stderr, delay=1, leave=False)
 
 
+def _note(args):
+    """What prints a note on stderr; None when quiet."""
+    return None if args.quiet or args.json or sys.stderr is None else partial(print, "inspector:", file=sys.stderr)
+
+
 def _table_json(table, **more):
     from .record import rows_of, to_json
     return to_json({"run": table.attrs["run"], **more, "rows": rows_of(table)})
@@ -145,7 +150,7 @@ def _run_report(args):
     else:
         text, ids = _needed(args)
     folder = report(_model(args), text, ids=ids, out=args.out, bos=args.bos, check=args.check, study=args.study,
-                    period=args.period, seed=args.seed, progress=_progress(args))
+                    period=args.period, seed=args.seed, progress=_progress(args), note=_note(args))
     print(to_json({"folder": str(folder), "index": str(folder / "index.html")}) if args.json else folder / "index.html")
     return 0
 

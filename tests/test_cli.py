@@ -1,6 +1,7 @@
 """The command line: bad input ends in one line and exit code 2; output is clean; exit codes mean what they say."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -319,3 +320,15 @@ def test_info_prints_the_sizes(capsys, folder):
     assert "d_head 6" in out
     _, out, _ = run(capsys, "info", "--model", folder, "--json")
     assert json.loads(out)["config"]["d_head"] == 6
+
+
+def test_a_report_tells_what_the_proof_cost_on_the_terminal_alone(capsys, tmp_path, folder):
+    """One line on stderr, none when quiet; the files of both runs hold no time: they are the same."""
+    written = []
+    line = r"inspector: proof against Hugging Face: \d+\.\d s of \d+\.\d s\n"
+    for name, more, told in (("a", [], line), ("b", ["--quiet"], "")):
+        out = tmp_path / name
+        assert main(["report", "--model", str(folder), "--ids", "1 2 3 1 2", "--out", str(out), *more]) == 0
+        assert re.fullmatch(told, capsys.readouterr().err)
+        written.append({p.name: p.read_bytes() for p in out.rglob("*") if p.is_file() and p.name != "run.json"})
+    assert written[0] == written[1]

@@ -12,6 +12,8 @@ import pytest
 import inspector
 from inspector import cli
 
+from . import models
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "inspector"
 # Who may import whom: each only from those before it. Names are folders or modules at the top of the package.
@@ -72,6 +74,28 @@ def test_import_and_help_are_light(code):
     assert done.stderr.strip() == "[]"
 
 
+NO_PROOF = {"info": ["--tokens", "9"], "trace": ["--ids", "1 2 1"], "heads": ["--n-sequences", "2", "--period", "5"],
+            "attribute": ["--ids", "1 2 1"], "induction": ["--ids", "1 2 1"], "circuits": ["--samples", "2"],
+            "ablate": ["--n-sequences", "2", "--heads", "0.0", "--n-controls", "1"],
+            "study": ["--n-sequences", "2", "--n-controls", "1"], "report": ["--ids", "1 2 1", "--no-check"]}
+
+
+@pytest.mark.parametrize("verb", [*NO_PROOF, "check"])
+def test_transformers_is_imported_by_the_proof_alone(verb, tmp_path):
+    """In a fresh process, for every verb; the proof itself imports it, so the test can see it. No verb imports pyplot."""
+    folder = models.tiny_folder(tmp_path / "model")
+    asked = NO_PROOF.get(verb, ["--ids", "1 2 1"])
+    asked = [*asked, "--out", str(tmp_path / "out")] if verb in ("trace", "report") else asked
+    code = (f"import sys; from inspector.cli import main; code = main({[verb, '--model', str(folder), *asked]!r});"
+            "print([m for m in ('transformers', 'matplotlib.pyplot') if m in sys.modules], code, file=sys.stderr)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stderr.splitlines()[-1] == ("['transformers'] 0" if verb == "check" else "[] 0"), done.stderr
+
+
+def test_every_verb_is_asked_whether_it_imports_transformers():
+    assert {*NO_PROOF, "check"} == set(verbs())
+
+
 def test_only_parity_imports_transformers():
     for path in PACKAGE.rglob("*.py"):
         if path.name != "parity.py":
@@ -93,7 +117,7 @@ def test_every_verb_is_a_function_and_every_function_a_verb():
     assert set(cli.RUN) == set(verbs())
 
 
-LIBRARY = {("circuits", "previous")}      # a tensor: it cannot be typed
+LIBRARY = {("circuits", "previous"), ("report", "note")}      # a tensor, a function: they cannot be typed
 
 
 @pytest.mark.parametrize("verb", sorted(set(inspector.__all__) - {"load", "InspectorError"}))

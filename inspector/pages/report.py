@@ -1,6 +1,7 @@
 """`report`: a model and a text become a folder of pages, figures and tables that opens anywhere."""
 
 import math
+import time
 from functools import partial
 from pathlib import Path
 
@@ -21,24 +22,28 @@ from .study import write_study
 
 
 def report(model, text=None, *, ids=None, out="reports/report", bos=False, check=True, study=False, period=None, seed=0,
-           progress=None):
+           progress=None, note=None):
     """Write the report of one text and return its folder.
 
     It holds index.html, a page for each layer, figures/ (PNG and SVG), tables/ (CSV) and run.json; every page opens from
     disk. `check=False` leaves the proof out, and the page says 'not checked'. `study=True` adds the induction study as
     study.html (seconds on a small model, minutes on GPT-2 small). `period` and `seed`: the repeated random
     tokens that the heads are scored on, as for `heads` (period: 50, or as much as a small model can hold). `progress`:
-    any wrapper like tqdm.
+    any wrapper like tqdm. `note`: a function that is told in a line what the proof cost; no file says it, for the same
+    command gives the same bytes.
 
     Raises TextError as `trace`, ArgumentError as `heads`, OutputError where the folder cannot be written.
     """
+    began = time.perf_counter()
     record.refuse_foreign(out)
     traced = trace(model, text, ids=ids, bos=bos, progress=progress)
     found = traced.ids.tolist()
     period = longest_period(model, bos) if period is None else period
     repeats = heads(model, period=period, bos=bos, seed=seed, progress=progress)
     on_text = heads(model, ids=found)
+    before_proof = time.perf_counter()
     proof = checks.check(model, ids=found, progress=progress) if check else None
+    proof_cost = time.perf_counter() - before_proof
     how = {"period": period, "seed": seed}
     studied = induction_study(model, ids=found, bos=traced.bos, progress=progress, **how) if study else None
     run = record.run_record(model, "report", text=text, ids=found, bos=bos, check=check, study=study, kernel="grid", **how)
@@ -57,6 +62,9 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
         if studied is not None:
             write_study(folder, studied, shared)
         record.write_text(folder / "run.json", record.to_json(run) + "\n")
+    if note is not None:
+        whole = f"{time.perf_counter() - began:.1f} s"
+        note(f"proof against Hugging Face: {proof_cost:.1f} s of {whole}" if check else f"{whole}, without a proof")
     return Path(out).expanduser()
 
 
