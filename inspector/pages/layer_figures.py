@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import cells, figures, words
+from . import cells, figures
 from .figures import SOFT, drawable
+from .words import head_name
 
 MOST_LABELS = 26        # along one grid
 FINEST = 512            # cells a side of one grid; longer texts are drawn in blocks
@@ -93,7 +94,7 @@ def marks(sheet, pattern, title, layer, weighted=False):
     texts += [Word(sheet.margin, 0.64, VALUES, 7, SOFT)] * weighted
     texts += [Word(left + math.sqrt(part) * width, 0.36, f"{full * part:.3g}", 6.5, middle=True)
               for part in (VALUE_TICKS if weighted else TICKS)]
-    texts += [Word(box[0], box[1] - 0.05, words.head_name(layer, h), 9) for h, box in enumerate(sheet.boxes)]
+    texts += [Word(box[0], box[1] - 0.05, head_name(layer, h), 9) for h, box in enumerate(sheet.boxes)]
     return [*zip(sheet.boxes, colours, strict=True), (sheet.bar, figures.ramp())], texts
 
 
@@ -184,29 +185,36 @@ def painter(sheet, dpi=150):
     canvas = FigureCanvasAgg(sheet.figure)
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())                                  # a view: what the canvas draws, it shows
-    bare, flat = canvas.copy_from_bbox(sheet.figure.bbox), pixels.copy()
+    bare = pixels.copy()
     for box in [*sheet.boxes, sheet.bar]:
         sheet.axes.draw_artist(figures.frame(sheet.axes, box))
-    edge = (pixels != flat).any(-1).nonzero()                                  # frames lie on the grids
+    edge = (pixels != bare).any(-1).nonzero()                                  # frames lie on the grids
     framed = pixels[edge]
+    pixels[:] = bare
 
     @cache
     def written(word):
-        """A word's place on the sheet with the word on it, to be put down again: many stand on several figures."""
-        canvas.restore_region(bare)
+        """(place, pixels) of a word on the bare sheet, to be put down again: many stand on several figures."""
         artist = write(sheet.axes, word)
         sheet.axes.draw_artist(artist)
-        return canvas.copy_from_bbox(artist.get_window_extent().padded(1))
+        left, bottom, right, top = artist.get_window_extent().padded(1).extents
+        artist.remove()
+        place = (slice(max(0, math.floor(len(pixels) - top)), math.ceil(len(pixels) - bottom)),
+                 slice(max(0, math.floor(left)), math.ceil(right)))
+        found = pixels[place].copy()
+        pixels[place] = bare[place]
+        return place, found
 
     def paint(grids, texts):
-        regions = [written(word) for word in texts]
-        canvas.restore_region(bare)
+        words = [written(word) for word in texts]
         for box, colours in grids:
             lay(pixels, colours, box, dpi)
         pixels[edge] = framed
-        for region in regions:
-            canvas.restore_region(region)
-        return pixels.copy(), f"{head}{svg_marks(sheet, grids, texts)}\n</svg>{end}"
+        for place, found in words:
+            pixels[place] = found
+        done = pixels.copy()
+        pixels[:] = bare
+        return done, f"{head}{svg_marks(sheet, grids, texts)}\n</svg>{end}"
 
     return paint
 
