@@ -9,7 +9,7 @@ import torch
 import inspector
 from inspector.errors import ArgumentError, TextError
 from inspector.findings import cutting
-from inspector.findings.ablation import ablate, control_sets, shuffles
+from inspector.findings.ablation import ablate, ablations, control_sets, shuffles
 from inspector.findings.cutting import cut_losses
 from inspector.findings.head_names import head_name, head_names, parse_heads
 from inspector.findings.prompts import draw
@@ -235,6 +235,36 @@ def test_a_set_stands_with_its_members_and_its_controls(model):
     assert table.attrs["n_controls"] == 3                       # 1.1 1.3 with 2.0, 2.2 or 2.3: there are no others
     assert (table.attrs["control_mean"], table.attrs["control_low"], table.attrs["control_high"]) == (
         control.mean(), control.min(), control.max())
+
+
+@pytest.mark.parametrize("patterns", ["free", "frozen"])
+def test_several_tables_at_once_are_the_tables_one_by_one_and_make_each_cut_once(model, monkeypatch, patterns):
+    from inspector.findings import ablation
+    several, made = [None, "1.0 1.2", "1.2"], []
+
+    def counted(model, ids, cuts, **how):
+        made.append(cuts)
+        return cut_losses(model, ids, cuts, **how)
+
+    how = {"period": PERIOD, "n_sequences": 3, "n_controls": 2, "patterns": patterns, "ids": [3, 1, 4, 1, 5]}
+    single = [ablate(model, heads, **how) for heads in several]
+    monkeypatch.setattr(ablation, "cut_losses", counted)
+    together = ablations(model, several, **how)
+    for ours, alone in zip(together, single, strict=True):
+        pd.testing.assert_frame_equal(ours, alone, rtol=0, atol=1e-12)
+        assert ours.attrs["run"] == alone.attrs["run"]
+        assert ours.attrs["clean_loss"] == pytest.approx(alone.attrs["clean_loss"], abs=1e-12)
+    assert len(made) == 2                                       # the text and the sequences
+    for cuts in made:
+        assert len(cuts) == len(set(cuts)) == 1 + 12 + 1 + 1    # clean, every head, the set, its one control
+
+
+@pytest.mark.parametrize("at_once", [1, 97 * PERIOD * N * 3, 2**40])
+def test_the_logits_of_one_cut_or_of_many_at_once_give_the_same_losses(model, monkeypatch, at_once):
+    ids, how = ids_of(model), {"fill": "zero", "first": 3}
+    before = cut_losses(model, ids, SINGLE, **how)
+    monkeypatch.setattr(cutting, "LOGITS_AT_ONCE", at_once)
+    assert torch.allclose(cut_losses(model, ids, SINGLE, **how), before, rtol=0, atol=1e-12)
 
 
 def test_one_head_is_a_row_of_its_own_with_other_heads_as_controls(model):

@@ -114,30 +114,34 @@ def ablate(model, heads=None, *, text=None, ids=None, fill="mean", patterns="fre
 
     Raises ArgumentError, TextError.
     """
+    (table,) = ablations(model, [heads], text=text, ids=ids, fill=fill, patterns=patterns, period=period, repeats=repeats,
+                         n_sequences=n_sequences, bos=bos, seed=seed, n_controls=n_controls, progress=progress)
+    return table
+
+
+def ablations(model, several, *, text=None, ids=None, fill="mean", patterns="free", period=None, repeats=2, n_sequences=16,
+              bos=False, seed=0, n_controls=20, progress=None):
+    """The tables of `ablate` for several arguments `heads`, in a list. A cut that they share is made once."""
     refuse_counts(n_controls=(n_controls, 0))
     period = longest_period(model, bos, repeats) if period is None else period
     options = {"period": period, "repeats": repeats, "n_sequences": n_sequences, "bos": bos}
     prompts = draw(model, seed=seed, **options)
     row = None if text is None and ids is None else tokens.encode(model, text, ids=ids, bos=bos)
-    plan = planned_cuts(model, heads, n_controls, seed)
-    cuts = [(), *(cut for _, cut in plan)]                                                   # the first is the clean run
+    plans = [planned_cuts(model, heads, n_controls, seed) for heads in several]
+    cuts = list(dict.fromkeys([(), *(cut for plan in plans for _, cut in plan)]))            # the first is the clean run
     how = {"fill": fill, "patterns": patterns, "progress": progress}
     # The text first: one that does not fit is refused before the work on the sequences.
     on_text = None if row is None else text_losses(model, row, cuts, n_sequences=n_sequences, seed=seed, **how)
     loss = cut_losses(model, prompts.ids, cuts, reference=draw(model, seed=next_seed(seed), **options).ids,
                       first=bos + period, **how).mean(-1)                                    # [cut, sequence]
-    table = assemble(plan, loss, on_text)
-    run = run_record(model, "ablate", heads=None if heads is None else head_names(parse_heads(model, heads)), text=text,
-                     ids=row, fill=fill, patterns=patterns, seed=seed, reference_seed=next_seed(seed),
-                     n_controls=n_controls, kernel="scan", **options)
-    clean, clean_se = mean_se(loss[0])
-    changes = table["change"][table["kind"] == "control"]
-    mean, low, high = (None if changes.empty else float(x) for x in (changes.mean(), changes.min(), changes.max()))
-    table.attrs = {"run": run, "period": period, "clean_loss": float(clean), "clean_loss_se": float(clean_se),
-                   "clean_text_loss": None if row is None else float(on_text[0]),
-                   "n_controls": len(changes), "control_mean": mean, "control_low": low, "control_high": high,
-                   "control_shared": shared_heads(plan)}
-    return table
+    place, found = {cut: n for n, cut in enumerate(cuts)}, []
+    for heads, plan in zip(several, plans, strict=True):
+        chosen = [0, *(place[cut] for _, cut in plan)]
+        run = run_record(model, "ablate", heads=None if heads is None else head_names(parse_heads(model, heads)), text=text,
+                         ids=row, fill=fill, patterns=patterns, seed=seed, reference_seed=next_seed(seed),
+                         n_controls=n_controls, kernel="scan", **options)
+        found.append(assemble(plan, loss[chosen], None if on_text is None else on_text[chosen], run))
+    return found
 
 
 def shared_heads(plan):
@@ -146,7 +150,7 @@ def shared_heads(plan):
     return max((len(chosen.intersection(cut)) for kind, cut in plan if kind == "control"), default=0)
 
 
-def assemble(plan, loss, on_text):
+def assemble(plan, loss, on_text, run):
     """The table of `ablate`. loss: [1 + cut, sequence] and on_text: [1 + cut] or None, the clean run first."""
     single = all(len(cut) == 1 for _, cut in plan)
     (mean, se), (change, change_se) = mean_se(loss[1:].T), mean_se((loss[1:] - loss[0]).T)
@@ -154,8 +158,16 @@ def assemble(plan, loss, on_text):
     def part(index):
         return pd.Series([cut[0][index] if len(cut) == 1 else None for _, cut in plan], dtype=int if single else object)
 
-    return pd.DataFrame({
+    table = pd.DataFrame({
         "cut": [head_names(cut) for _, cut in plan], "kind": [kind for kind, _ in plan], "layer": part(0), "head": part(1),
         "n_heads": [len(cut) for _, cut in plan], "loss": mean, "loss_se": se, "change": change, "change_se": change_se,
         "text_loss": math.nan if on_text is None else on_text[1:].numpy(),
         "text_change": math.nan if on_text is None else (on_text[1:] - on_text[0]).numpy()})
+    clean, clean_se = mean_se(loss[0])
+    changes = table["change"][table["kind"] == "control"]
+    low, mid, high = (None if changes.empty else float(x) for x in (changes.min(), changes.mean(), changes.max()))
+    table.attrs = {"run": run, "period": run["arguments"]["period"], "clean_loss": float(clean),
+                   "clean_loss_se": float(clean_se), "clean_text_loss": None if on_text is None else float(on_text[0]),
+                   "n_controls": len(changes), "control_mean": mid, "control_low": low, "control_high": high,
+                   "control_shared": shared_heads(plan)}
+    return table

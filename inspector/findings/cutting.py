@@ -22,6 +22,7 @@ from ..model.kernels import Edit, scan
 FILLS = ("mean", "zero", "resample")
 PATTERNS = ("free", "frozen")
 POSITIONS_AT_ONCE = 4096      # cuts x sequences x positions computed together; with more a CPU leaves its caches
+LOGITS_AT_ONCE = 2**23        # logits made together: rows enough for a fast product, in buffers that the allocator keeps
 
 # Makes the patterns and keeps none. Where an edit brings the patterns, no score is computed.
 attend = scan(lambda pattern, first_query: {})
@@ -106,6 +107,16 @@ def batches(cuts, n_layer, size):
     return found
 
 
+def next_losses(model, resid, ids):
+    """One cut's losses at a time, [sequence, pos - 1]. resid: [cut, sequence, pos, d_model]; ids: [sequence, pos].
+
+    The logits of several cuts are made in one product: of few rows alone it reads the unembedding more than it computes.
+    """
+    per_cut = ids.numel() * model.config.vocab_size
+    for chunk in resid.split(max(1, LOGITS_AT_ONCE // per_cut)):
+        yield from losses(unembed(model, chunk), ids.expand(len(chunk), *ids.shape))
+
+
 @torch.no_grad()
 def _steps(model, ids, cuts, work, fills, patterns, first):
     """Run the work, a list of (rows of ids, [(start, cuts)]), and yield (rows, cuts, losses) of one batch at a time."""
@@ -119,9 +130,8 @@ def _steps(model, ids, cuts, work, fills, patterns, first):
             for layer in layers(model, resid[start], start=start, kernel=attend,
                                 edits=edits_of(model, chosen, start, fill, pattern)):
                 last = layer.resid_post                                                      # [cut, sequence, pos, d_model]
-            for index, each in zip(members, last, strict=True):
-                logits = unembed(model, each[:, first:])
-                yield rows, index, losses(logits, ids[rows, first:]).cpu().double()
+            for index, values in zip(members, next_losses(model, last[:, :, first:], ids[rows, first:]), strict=True):
+                yield rows, index, values.cpu().double()
 
 
 def cut_losses(model, ids, cuts, *, fill="mean", reference=None, patterns="free", first=0, at_once=POSITIONS_AT_ONCE,

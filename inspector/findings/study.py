@@ -15,7 +15,7 @@ import pandas as pd
 from ..checkpoint import tokens
 from ..errors import ArgumentError, TextError
 from ..record import rows_of, run_record
-from .ablation import ablate
+from .ablation import ablations
 from .causes import K_BELOW, QV_ABOVE, causes
 from .circuits.table import circuits
 from .copying import LEAST_Z, copying
@@ -214,9 +214,11 @@ def study(model, text=None, *, ids=None, bos=False, period=None, repeats=2, n_se
         left_out["cuts on the text"] = "a single token leaves none to predict"
     weights = circuits(model, fold=fold, seed=seed, progress=progress,
                        previous=matching["previous_token"].to_numpy(copy=True).reshape(model.config.n_layer, -1))
-    single = {name: ablate(model, patterns=name, ids=on_text, **how) for name in ("free", "frozen")}
-    cuts = {(role, name): ablate(model, list(found[role]), patterns=name, ids=on_text, n_controls=n_controls, **how)
-            for role in SETS if role in found for name in ("free", "frozen")}
+    there = [role for role in SETS if role in found]
+    cut = {name: ablations(model, [None, *(list(found[role]) for role in there)], patterns=name, ids=on_text,
+                           n_controls=n_controls, **how) for name in ("free", "frozen")}
+    single = {name: every for name, (every, *_) in cut.items()}
+    cuts = {(role, name): cut[name][1 + n] for n, role in enumerate(there) for name in cut}
     learning = None
     if row is not None:
         learning = measured_or_not(left_out, "in-context learning",
