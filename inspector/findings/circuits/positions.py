@@ -46,7 +46,8 @@ def previous_share(q, k, scale):
     q, k: [head, pos, d_head]. NaN for a single position.
     """
     def before(pattern, first_query):
-        return {"before": pattern.diagonal(first_query - 1, -2, -1)}                         # row 0 has no key before it
+        weight = pattern.diagonal(first_query - 1, -2, -1)
+        return {"before": torch.nn.functional.pad(weight, (pattern.shape[-2] - weight.shape[-1], 0))}
 
     _, kept = scan(before)(q, k, None, scale)
-    return kept["before"].mean(-1)
+    return kept["before"][..., 1:].mean(-1)                                                  # row 0 has no key before it
