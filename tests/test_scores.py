@@ -100,7 +100,7 @@ def test_earlier_copies_are_summed():
     oldest = pointing(12, lambda i: i % 4 if i >= 4 else i)
     assert float(pattern_scores(oldest, row)["duplicate_token"]) == 1.0
     # The stripe by hand: followers of positions 0 and 4 are 1 and 5, so query 8 gets 0.3 + 0.2.
-    some = uniform_rows(12).clone()
+    some = uniform_rows(0, 12).clone()
     some[0, 8] = 0
     some[0, 8, [1, 5, 3]] = torch.tensor([0.3, 0.2, 0.5], dtype=torch.float64)
     by_hand = (sum(1 / (i + 1) for i in range(4, 8)) + 0.5 + sum(2 / (i + 1) for i in range(9, 12))) / 8
@@ -110,11 +110,11 @@ def test_earlier_copies_are_summed():
 def test_a_text_is_scored_where_a_token_came_before():
     """a b a c a b: queries 2, 4, 5 have earlier copies; by hand on uniform rows."""
     row = torch.tensor([1, 2, 1, 3, 1, 2])
-    found = pattern_scores(uniform_rows(6), row)
+    found = pattern_scores(uniform_rows(0, 6), row)
     assert float(found["duplicate_token"]) == pytest.approx((1 / 3 + 2 / 5 + 1 / 6) / 3, abs=1e-15)
     assert float(found["induction"]) == pytest.approx((1 / 3 + 2 / 5 + 1 / 6) / 3, abs=1e-15)
     assert queries(row)["induction"].tolist() == [False, False, True, False, True, True]
-    nothing = pattern_scores(uniform_rows(3), torch.tensor([1, 2, 3]))
+    nothing = pattern_scores(uniform_rows(0, 3), torch.tensor([1, 2, 3]))
     assert math.isnan(float(nothing["induction"]))
     assert float(nothing["previous_token"]) == pytest.approx((1 / 2 + 1 / 3) / 2, abs=1e-15)
 

@@ -16,8 +16,10 @@ def _functional():
 
 
 def _gelu_tanh(x):
-    # Hendrycks and Gimpel 2016 (arXiv 1606.08415), section 2: the tanh approximation.
-    return _functional().gelu(x, approximate="tanh")
+    # Hendrycks and Gimpel 2016 (arXiv 1606.08415), section 2: the tanh approximation, x/2 (1 + tanh u), written as
+    # x sigmoid(2u), which is the same. torch's own takes twice as long in float32.
+    twice = (x * x).mul_(2 * math.sqrt(2 / math.pi) * 0.044715).add_(2 * math.sqrt(2 / math.pi)).mul_(x)
+    return twice.sigmoid_().mul_(x)
 
 
 def _gelu_fast(x):

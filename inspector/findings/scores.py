@@ -19,6 +19,8 @@ so that the very same cells are read.
 Everything here takes plain tensors, also patterns made by other tools, and changes none of its inputs.
 """
 
+from typing import NamedTuple
+
 import torch
 
 from ..errors import ArgumentError
@@ -29,49 +31,103 @@ ENTROPIES = ("entropy", "entropy_relative")
 SCORES = (*POSITIONAL, *MATCHING, *ENTROPIES)
 
 
-def copies(symbols, first_query, n_query, n_key):
-    """(earlier copy, follower of an earlier copy): two masks [*batch, query, key] for a block of rows.
+class Copies(NamedTuple):
+    """Where equal symbols stand, in memory linear in the text: positions sorted by symbol, equal symbols side by side."""
 
-    symbols: [*batch, pos]; rows are queries first_query.., columns keys 0..n_key-1.
-    """
-    query = torch.arange(first_query, first_query + n_query, device=symbols.device)[:, None]
-    key = torch.arange(n_key, device=symbols.device)
-    mine, theirs = symbols[..., first_query:first_query + n_query, None], symbols[..., None, :n_key]
-    earlier = (mine == theirs) & (key < query)                                               # [query, key]
-    follower = torch.zeros_like(earlier)
-    follower[..., 1:] = earlier[..., :-1]
+    order: torch.Tensor      # [batch * pos], the position (batch row * pos + pos) at each place of the sorted row
+    place: torch.Tensor      # [batch * pos], the place of each position
+    earlier: torch.Tensor    # [batch * pos], how many earlier copies each position has: they stand right before it
+    n: int                   # positions of one row
+
+
+def find_copies(symbols):
+    """The copies of every symbol within its own row. symbols: [*batch, pos]."""
+    n = symbols.shape[-1]
+    rows = symbols.reshape(-1, n)
+    ordered = torch.sort(rows, dim=-1, stable=True)
+    place = torch.arange(n, device=symbols.device).expand_as(rows)
+    fresh = torch.ones_like(rows, dtype=torch.bool)
+    fresh[:, 1:] = ordered.values[:, 1:] != ordered.values[:, :-1]
+    since = place - torch.where(fresh, place, 0).cummax(-1).values                           # [batch, place]
+    base = torch.arange(0, rows.numel(), n, device=symbols.device)[:, None]
+    order = (ordered.indices + base).flatten()
+    back = torch.empty_like(order).scatter_(0, order, (place + base).flatten())
+    return Copies(order, back, since.flatten()[back], n)
+
+
+class Cells(NamedTuple):
+    """Cells of a block of rows, one entry each: the earlier copies of every query's symbol, in the queries' order."""
+
+    sequence: torch.Tensor   # which row of the batch
+    row: torch.Tensor        # which row of the block
+    key: torch.Tensor        # where the earlier copy is
+
+
+def earlier_copies(copies, first_query=0, n_query=None):
+    """The Cells of a block of rows. copies: as `find_copies` gives them."""
+    n_query = copies.n - first_query if n_query is None else n_query
+    rows = torch.arange(copies.order.numel(), device=copies.order.device).view(-1, copies.n)
+    rows = rows[:, first_query:first_query + n_query].flatten()
+    counts = copies.earlier[rows]
+    query = rows.repeat_interleave(counts)                                                   # [pair]
+    before = (counts.cumsum(0) - counts - copies.place[rows] + counts).repeat_interleave(counts)
+    copy = copies.order[torch.arange(len(query), device=rows.device) - before]
+    return Cells(query // copies.n, query % copies.n - first_query, copy % copies.n)
+
+
+def copy_masks(symbols):
+    """(earlier copy, follower of an earlier copy) as masks [query, key] of a whole text. symbols: [pos]."""
+    n = len(symbols)
+    cells = earlier_copies(find_copies(symbols))
+    earlier, follower = torch.zeros(2, n, n, dtype=torch.bool, device=symbols.device)
+    earlier[cells.row, cells.key] = True
+    follower[cells.row, cells.key + 1] = True
     return earlier, follower
 
 
 def _diagonal(pattern, first_query, offset):
     """A[i, i - offset] of each row, 0 where i < offset. pattern: [..., query, key 0..last row]."""
-    rows = torch.arange(pattern.shape[-2], device=pattern.device)
-    key = rows + first_query - offset
-    picked = pattern[..., rows, key.clamp(min=0)]
-    return torch.where(key < 0, torch.zeros_like(picked), picked)                            # [..., query]
+    picked = pattern.diagonal(first_query - offset, -2, -1)
+    absent = pattern.shape[-2] - picked.shape[-1]
+    return torch.nn.functional.pad(picked, (absent, 0)) if absent else picked                # [..., query]
 
 
-def row_scores(pattern, symbols, first_query=0, offset=None):
+def entropy(pattern):
+    """-sum_j A ln A of each row, in nats, with 0 ln 0 = 0. pattern: [..., query, key] -> [..., query]."""
+    # torch.special.entr says the same, ten times slower on a CPU: it has no vector instructions.
+    logs = pattern.clamp(min=torch.finfo(pattern.dtype).tiny).log_()
+    return logs.mul_(pattern).sum(-1).neg_()                                                 # [..., query]
+
+
+def _matching(pattern, cells):
+    """(duplicate_token, induction) of each row: the cells added up, and those one key to the right. [*batch, head, query]."""
+    batch, (n_head, n_query, n_key) = pattern.shape[:-3], pattern.shape[-3:]
+    flat = pattern.reshape(-1, n_head, n_query, n_key)
+    keys = torch.stack([cells.key, cells.key + 1])
+    weights = flat[cells.sequence, :, cells.row, keys]                                       # [2, pair, head]
+    total = pattern.new_zeros(2, len(flat) * n_query, n_head)
+    total.index_add_(1, cells.sequence * n_query + cells.row, weights)
+    return total.view(2, *batch, n_query, n_head).transpose(-1, -2)
+
+
+def row_scores(pattern, cells, first_query=0, offset=None):
     """Every score of every row: {name: [*batch, head, query]}; rows that a score leaves out hold what they hold.
 
-    pattern: [*batch, head, query, key], rows first_query.. over keys 0..first_query+rows-1 at least. With `offset` the
-    dict has one more entry "offset": A[i, i - offset], the plain diagonal that some published protocols average.
+    pattern: [*batch, head, query, key], rows first_query.. over keys 0..first_query+rows-1 at least; cells: the earlier
+    copies of those rows' symbols, of `earlier_copies`. With `offset` the dict has one more entry "offset": A[i, i -
+    offset], the plain diagonal that some published protocols average.
     """
-    n_query, n_key = pattern.shape[-2:]
-    earlier, follower = copies(symbols, first_query, n_query, n_key)
-    position = torch.arange(first_query, first_query + n_query, device=pattern.device)
-    # One batched product over keys instead of a pattern-sized temporary for each mask.
-    marks = torch.stack([earlier, follower], dim=-1).to(pattern.dtype)                       # [query, key, 2]
-    sums = pattern.transpose(-3, -2) @ marks                                                 # [query, head, 2]
-    entropy = torch.special.entr(pattern).sum(-1)                                            # [head, query]
+    duplicate, follower = _matching(pattern, cells)
+    spread = entropy(pattern)                                                                # [head, query]
+    position = torch.arange(first_query, first_query + pattern.shape[-2], device=pattern.device)
     rows = {
         "previous_token": _diagonal(pattern, first_query, 1),
         "current_token": _diagonal(pattern, first_query, 0),
         "first_token": pattern[..., 0],
-        "duplicate_token": sums[..., 0].transpose(-1, -2),
-        "induction": sums[..., 1].transpose(-1, -2),
-        "entropy": entropy,
-        "entropy_relative": entropy / torch.log1p(position.to(entropy.dtype)).clamp(min=1e-12),
+        "duplicate_token": duplicate,
+        "induction": follower,
+        "entropy": spread,
+        "entropy_relative": spread / torch.log1p(position.to(spread.dtype)).clamp(min=1e-12),
     }
     if offset is not None:
         rows["offset"] = _diagonal(pattern, first_query, offset)
@@ -80,12 +136,8 @@ def row_scores(pattern, symbols, first_query=0, offset=None):
 
 def queries(symbols):
     """{score: mask [*batch, query]}: which rows each score averages."""
-    n = symbols.shape[-1]
-    later = (torch.arange(n, device=symbols.device) > 0).expand(symbols.shape)
-    # A symbol's second and later places are the rows with an earlier copy.
-    order = torch.sort(symbols, dim=-1, stable=True)
-    again = torch.zeros_like(later)
-    again = again.scatter(-1, order.indices[..., 1:], order.values[..., 1:] == order.values[..., :-1])
+    later = (torch.arange(symbols.shape[-1], device=symbols.device) > 0).expand(symbols.shape)
+    again = (find_copies(symbols).earlier > 0).view(symbols.shape)
     return {name: again if name in MATCHING else later for name in SCORES}
 
 
@@ -119,10 +171,12 @@ def pattern_scores(pattern, symbols):
     if symbols.dim() == 1:
         symbols = symbols.expand(*pattern.shape[:-3], -1)
     wide = pattern if pattern.dtype == torch.float64 else pattern.float()
-    rows, chosen = row_scores(wide, symbols), queries(symbols)
+    rows, chosen = row_scores(wide, earlier_copies(find_copies(symbols))), queries(symbols)
     return {name: mean_rows(rows[name], chosen[name]) for name in SCORES}
 
 
-def uniform_rows(n, dtype=torch.float64):
-    """The pattern of a head that looks everywhere alike: A[i, j] = 1 / (i + 1). [1, n, n]."""
-    return (torch.ones(n, n, dtype=dtype).tril() / torch.arange(1, n + 1, dtype=dtype)[:, None])[None]
+def uniform_rows(first_query, n_query, dtype=torch.float64):
+    """Rows of the pattern of a head that looks everywhere alike: A[i, j] = 1 / (i + 1). [1, query, key 0..last row]."""
+    query = torch.arange(first_query, first_query + n_query)[:, None]
+    seen = torch.arange(first_query + n_query) <= query
+    return (seen.to(dtype) / (query + 1))[None]

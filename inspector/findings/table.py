@@ -4,6 +4,8 @@ On repeated random ids (the default) or on the user's own text or ids. The grids
 made in blocks of rows, reduced to row scores and dropped.
 """
 
+from functools import lru_cache
+
 import pandas as pd
 import torch
 
@@ -15,11 +17,12 @@ from ..record import run_record
 from .prompts import Prompts, distinct_rows, draw, drawable_ids, find_period, generator_of, with_bos
 from .protocols import Protocol, id_range
 from .protocols import protocol as protocol_of
-from .scores import MATCHING, SCORES, copies, mean_rows, queries, row_scores, uniform_rows
+from .scores import MATCHING, SCORES, earlier_copies, find_copies, mean_rows, queries, row_scores, uniform_rows
 from .verdicts import LEVEL, THRESHOLD, mean_se, verdicts
 
 POSITIONS_AT_ONCE = 2048      # sequences computed together hold about this many positions: enough rows for fast products
-BLOCK = 128                   # rows of the pattern made at a time
+BLOCK = 128                   # rows of the even pattern made at a time, for the uniform levels
+REMEMBERED = 2**20            # so many cells of earlier copies are looked up once for all layers (24 MB); more, each time
 
 
 def without_first(pattern, first_query):
@@ -41,11 +44,18 @@ def chosen_rows(symbols, rule, period):
     return masks
 
 
-def reduced(pattern, symbols, first_query, rule, period):
-    """Row scores of a block of rows under a protocol: {score: [*batch, head, query]}."""
+def cells_of(symbols):
+    """A function (first_query, n_query) -> Cells of earlier copies; remembers them where they are few. [sequence, pos]."""
+    copies = find_copies(symbols)
+    few = int(copies.earlier.sum()) <= REMEMBERED
+    return lru_cache(maxsize=None if few else 1)(lambda first_query, n_query: earlier_copies(copies, first_query, n_query))
+
+
+def reduced(pattern, cells, first_query, rule, period):
+    """Row scores of a block of rows under a protocol: {score: [*batch, head, query]}. cells: a function of `cells_of`."""
     if rule.drop_first:
         pattern = without_first(pattern, first_query)
-    rows = row_scores(pattern, symbols, first_query, offset=period - 1 if rule.diagonal else None)
+    rows = row_scores(pattern, cells(first_query, pattern.shape[-2]), first_query, offset=period - 1 if rule.diagonal else None)
     if rule.diagonal:
         rows["induction"] = rows.pop("offset")
     return rows
@@ -60,14 +70,14 @@ def score_sequences(model, ids, symbols, rule, period, progress=None):
     starts = range(0, len(ids), per_batch)
     parts = []
     for a in progress(starts) if progress is not None else starts:
-        batch_ids, batch_symbols = ids[a:a + per_batch], symbols[a:a + per_batch].to(model.device)
+        batch_ids, cells = ids[a:a + per_batch], cells_of(symbols[a:a + per_batch].to(model.device))
         masks = {name: m.to(model.device) for name, m in chosen_rows(symbols[a:a + per_batch], rule, period).items()}
 
-        def reduce(pattern, first_query, batch_symbols=batch_symbols):
-            return reduced(pattern, batch_symbols, first_query, rule, period)
+        def reduce(pattern, first_query, cells=cells):
+            return reduced(pattern, cells, first_query, rule, period)
 
         found = []
-        for layer in layers(model, embed(model, batch_ids), kernel=scan(reduce, BLOCK), finish=False):
+        for layer in layers(model, embed(model, batch_ids), kernel=scan(reduce), finish=False):
             found.append({name: mean_rows(layer.kept[name].double(), masks[name]).cpu() for name in SCORES})
             refuse_overflow(layer.kept["entropy"], f"the pattern of layer {layer.index}", model.dtype)
         parts.append({name: torch.stack([row[name] for row in found], dim=1) for name in SCORES})
@@ -76,15 +86,18 @@ def score_sequences(model, ids, symbols, rule, period, progress=None):
 
 def uniform_levels(symbols, rule, period):
     """{score: level of a head that looks everywhere alike}, the same cells, mean over sequences; symbols [sequence, pos]."""
-    pattern = uniform_rows(symbols.shape[1])[None].expand(len(symbols), -1, -1, -1)          # [sequence, 1, query, key]
-    rows, masks = reduced(pattern, symbols, 0, rule, period), chosen_rows(symbols, rule, period)
+    count, n = symbols.shape
+    cells, masks, parts = cells_of(symbols), chosen_rows(symbols, rule, period), []
+    for a in range(0, n, BLOCK):
+        pattern = uniform_rows(a, min(BLOCK, n - a)).expand(count, -1, -1, -1)               # [sequence, 1, query, key]
+        parts.append(reduced(pattern, cells, a, rule, period))
+    rows = {name: torch.cat([part[name] for part in parts], dim=-1) for name in SCORES}
     return {name: float(mean_rows(rows[name], masks[name]).nanmean()) for name in SCORES}
 
 
 def entries_per_query(symbols):
     """Mean number of followers of earlier copies over the queries that have one: turns a sum over them into a mean."""
-    _, follower = copies(symbols, 0, len(symbols), len(symbols))
-    counts = follower.sum(-1)
+    counts = find_copies(symbols).earlier
     return float(counts[counts > 0].double().mean())
 
 

@@ -1,6 +1,6 @@
 """One layer's attention, as pure functions: what a head computes, in the order it computes it.
 
-Every function takes tensors and returns tensors; nothing is stored, nothing is changed. Leading batch axes are allowed
+Every function takes tensors and returns tensors; nothing is stored, and nothing is changed but by `mask_future_`. Leading batch axes are allowed
 everywhere and left out of the shape comments. Sources: Vaswani et al. 2017, "Attention Is All You Need", section 3.2;
 Radford et al. 2019, GPT-2, section 2.3 (LayerNorm before the block); Elhage et al. 2021, "A Mathematical Framework for
 Transformer Circuits", for reading a layer as independent heads.
@@ -38,14 +38,21 @@ def attention_scores(q, k, scale):
     return (q @ k.transpose(-1, -2)).mul_(scale)                                             # [head, query, key]
 
 
-def mask_future(scores, first_query=0):
-    """The scores with -inf wherever key > query: a position cannot see what comes after it.
+def mask_future_(scores, first_query=0):
+    """Put -inf wherever key > query: a position cannot see what comes after it. In place, as the name says in torch.
 
-    `first_query` is the position of the first row, for a block of rows cut out of a longer text.
+    `first_query` is the position of the first row, for a block of rows cut out of a longer text: keys before it are
+    past for every row, and are not touched.
     """
     n_query, n_key = scores.shape[-2:]
-    future = torch.ones(n_query, n_key, dtype=torch.bool, device=scores.device).triu(first_query + 1)
-    return scores.masked_fill(future, MASKED)                                                # [head, query, key]
+    future = torch.ones(n_query, n_key - first_query, dtype=torch.bool, device=scores.device).triu(1)
+    scores[..., first_query:].masked_fill_(future, MASKED)
+    return scores                                                                            # [head, query, key]
+
+
+def mask_future(scores, first_query=0):
+    """The same on a copy."""
+    return mask_future_(scores.clone(), first_query)                                         # [head, query, key]
 
 
 def softmax(scores):
@@ -69,7 +76,7 @@ def attention(q, k, v, scale, causal=True):
     """
     scores = attention_scores(q, k, scale)                                                   # [head, query, key]
     if causal:
-        scores = mask_future(scores)
+        scores = mask_future_(scores)
     pattern = softmax(scores)
     return scores, pattern, mix(pattern, v)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..errors import ArgumentError
-from .attention import attention_scores, mask_future, mix, softmax
+from .attention import MASKED, attention_scores, mask_future_, mix, softmax
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class Edit:
 
 
 UNTOUCHED = Edit()
+BLOCK_CELLS = 2**20           # cells of the pattern made at a time: small enough for the caches, large enough to be busy
+LEAST_ROWS = 16               # ... but never fewer rows than this
 
 
 class Grids(NamedTuple):
@@ -55,38 +57,86 @@ def cut_heads(z, edit):
     return kept if edit.fill is None else kept + (1 - keep) * edit.fill
 
 
-def grid(q, k, v, scale, edit=UNTOUCHED):
-    """Full scores and pattern of one layer: (z, Grids). q, k, v: [head, pos, d_head]; with v None, z is None."""
-    scores = mask_future(_sharpen(attention_scores(q, k, scale), edit))                      # [head, query, key]
-    pattern = softmax(scores) if edit.pattern is None else edit.pattern
-    z = None if v is None else cut_heads(mix(pattern, v), edit)
-    return z, Grids(scores, pattern)
+def block_rows(q):
+    """How many rows of the pattern are made at a time: as many as keep a block of all heads near BLOCK_CELLS cells.
+
+    q: [*batch, head, pos, d_head].
+    """
+    return max(LEAST_ROWS, min(q.shape[-2], BLOCK_CELLS // max(1, q[..., 0].numel())))
 
 
-def scan(reduce, block=128):
-    """A kernel that makes `block` rows of the pattern at a time, reduces and drops them: memory linear in the text.
+def _blocks(q, k, v, scale, edit, rows, scored):
+    """All attention is made here: `rows` rows a..b at a time, over keys 0..b. Yields (a, scores, pattern, mixed).
+
+    Keys from b on are in the future of every row and are never computed. Scores are None where the edit brings the
+    pattern and they are not asked for (`scored`); mixed, the weighted sum of the values, is None where v is.
+    """
+    # Every block reads k and v again: they are laid out once the way matrix products read fastest.
+    q, k = q.contiguous(), k.transpose(-1, -2).contiguous().transpose(-1, -2)
+    v = None if v is None else v.contiguous()
+    for a in range(0, q.shape[-2], rows):
+        b = min(a + rows, q.shape[-2])
+        scores = None
+        if scored or edit.pattern is None:
+            scores = attention_scores(q[..., a:b, :], k[..., :b, :], scale)                  # [head, rows, key]
+            scores = mask_future_(_sharpen(scores, edit), first_query=a)
+        pattern = softmax(scores) if edit.pattern is None else edit.pattern[..., a:b, :b]    # [head, rows, key]
+        yield a, scores, pattern, None if v is None else mix(pattern, v[..., :b, :])
+
+
+def _put(whole, rows, first_query, beyond):
+    """Write a block of rows into a grid, and `beyond` into the keys after its last."""
+    a, b = first_query, rows.shape[-1]
+    whole[..., a:b, :b] = rows
+    whole[..., a:b, b:] = beyond
+
+
+def grid(q, k, v, scale, edit=UNTOUCHED, out=None):
+    """Full scores and pattern of one layer: (z, Grids). q, k, v: [head, pos, d_head]; with v None, z is None.
+
+    out: Grids of the right shapes and dtypes to write into, for a caller who keeps many: no second copy is made.
+    """
+    n, mixed = q.shape[-2], []
+    for a, scores, pattern, part in _blocks(q, k, v, scale, edit, block_rows(q), scored=True):
+        if out is None:
+            out = Grids(*(rows.new_empty(*rows.shape[:-2], n, n) for rows in (scores, pattern)))
+        _put(out.scores, scores, a, MASKED)
+        _put(out.pattern, pattern, a, 0)
+        mixed.append(part)
+    return None if v is None else cut_heads(torch.cat(mixed, dim=-2), edit), out
+
+
+def patterns(q, k, v, scale, edit=UNTOUCHED, out=None):
+    """The same without the scores: (z, pattern [head, query, key])."""
+    n, mixed = q.shape[-2], []
+    for a, _, pattern, part in _blocks(q, k, v, scale, edit, block_rows(q), scored=False):
+        out = pattern.new_empty(*pattern.shape[:-2], n, n) if out is None else out
+        _put(out, pattern, a, 0)
+        mixed.append(part)
+    return None if v is None else cut_heads(torch.cat(mixed, dim=-2), edit), out
+
+
+def scan(reduce, block=None):
+    """A kernel that makes a block of rows of the pattern at a time, reduces and drops them: memory linear in the text.
 
     `reduce(pattern, first_query)` gets rows [*batch, head, rows, key 0..last row] and returns a dict of tensors
     [*batch, head, rows, ...]: any statistic of whole rows. Kept is that dict with the rows joined: [head, query, ...].
+    block: how many rows; None takes `block_rows`.
     """
-    if block < 1:
+    if block is not None and block < 1:
         raise ArgumentError(f"block is {block}; expected at least 1 row")
 
     def kernel(q, k, v, scale, edit=UNTOUCHED):
-        parts, mixed = [], []
-        for a in range(0, q.shape[-2], block):
-            b = min(a + block, q.shape[-2])
-            if edit.pattern is None:
-                scores = attention_scores(q[..., a:b, :], k[..., :b, :], scale)              # [head, rows, key]
-                pattern = softmax(mask_future(_sharpen(scores, edit), first_query=a))
-            else:
-                pattern = edit.pattern[..., a:b, :b]
-            parts.append(reduce(pattern, a))
-            if v is not None:
-                mixed.append(mix(pattern, v[..., :b, :]))                                    # [head, rows, d_head]
-        query_axis = q.dim() - 2
-        kept = {name: torch.cat([part[name] for part in parts], dim=query_axis) for name in parts[0]}
-        z = None if v is None else cut_heads(torch.cat(mixed, dim=-2), edit)
-        return z, kept
+        kept, mixed, query_axis = {}, [], q.dim() - 2
+        for a, _, pattern, part in _blocks(q, k, v, scale, edit, block or block_rows(q), scored=False):
+            for name, rows in reduce(pattern, a).items():
+                if name not in kept:
+                    shape = list(rows.shape)
+                    shape[query_axis] = q.shape[-2]
+                    kept[name] = rows.new_empty(shape)
+                # Copied at once: a view of the pattern would keep the whole block alive.
+                kept[name].narrow(query_axis, a, pattern.shape[-2]).copy_(rows)
+            mixed.append(part)
+        return None if v is None else cut_heads(torch.cat(mixed, dim=-2), edit), kept
 
     return kernel
