@@ -14,7 +14,7 @@ import torch
 import inspector
 from inspector.cli import main
 from inspector.errors import ArgumentError
-from inspector.findings import scores
+from inspector.findings import table as head_table
 from inspector.findings.published import data, readings, table
 from inspector.findings.published.data import golden, release_of, statements
 from inspector.findings.published.readings import READINGS, Reading
@@ -77,8 +77,13 @@ def swapped(model, layer, first, second):
 
 
 def one_column_off(model, patch):
-    straight = scores._diagonal
-    patch.setattr(scores, "_diagonal", lambda pattern, first, offset: straight(pattern, first, offset + 1))
+    straight = head_table.score_cells
+
+    def off(*rows, **how):
+        cells = straight(*rows, **how)
+        return cells._replace(key=(cells.key - 1).clamp(min=0))
+
+    patch.setattr(head_table, "score_cells", off)
 
 
 def unfolded(model, patch):
@@ -107,7 +112,7 @@ def other_target(model, patch):
 
 
 MUTANTS = {
-    "scores read one column off": (one_column_off, {"tl-seed0 previous_token", "tl-seed0 induction"}),
+    "scores read one column off": (one_column_off, {f"tl-seed0 {name}" for name in ("previous_token", "duplicate_token", "induction")}),
     "OV not folded": (unfolded, {"ov ov_copying", "ov ov_copying_vocab", "composition q", "composition k", "composition v"}),
     "100 entries for 101": (from_the_stripe_alone, {"tl-seed0 induction"}),
     "Q and K composition exchanged": (exchanged, {"composition q", "composition k"}),
@@ -359,7 +364,7 @@ def test_an_array_of_another_shape_is_refused(demo, monkeypatch):
 
 def test_the_detector_is_the_share_of_all_attention_on_the_marked_cells():
     """Three tokens a b a: previous cells (1,0) (2,1), duplicate (2,0), induction (2,1); three rows sum to 3."""
-    from inspector.findings.scores import copy_masks
+    from inspector.findings.cells import copy_masks
     pattern = torch.tensor([[1.0, 0, 0], [0.25, 0.75, 0], [0.5, 0.3, 0.2]])[None, None]
     earlier, follower = copy_masks(torch.tensor([7, 8, 7]))
     assert float(readings._detected(pattern, earlier)) == pytest.approx(0.5 / 3)

@@ -11,9 +11,10 @@ import torch
 
 import inspector
 from inspector.errors import ArgumentError, InspectorError, NumericsError, TextError
+from inspector.findings.cells import MATCHING, POSITIONAL, SUMS, copy_masks, find_copies, score_cells
 from inspector.findings.prompts import draw, find_period, symbols
 from inspector.findings.protocols import PROTOCOLS
-from inspector.findings.scores import MATCHING, POSITIONAL, SCORES, pattern_scores, queries, uniform_rows
+from inspector.findings.scores import SCORES, pattern_scores, queries, uniform_rows
 from inspector.findings.table import chosen_rows, entries_per_query, score_sequences, uniform_levels
 from inspector.findings.verdicts import holm, p_value
 
@@ -551,3 +552,33 @@ def test_tables_are_plain_frames(planted):
     table = inspector.heads(planted, period=20, n_sequences=2)
     assert isinstance(table, pd.DataFrame)
     assert table.dtypes.drop("verdict").map(lambda d: d.kind in "if").all()
+
+
+@pytest.mark.parametrize("ids", [[5, 7, 5, 5, 9, 7, 5], [3] * 9, list(range(6)), [1], [2, 2], [0, 1, 0, 1, 0, 1]])
+def test_copies_are_what_comparing_every_pair_says(ids):
+    """A second route: compare all pairs of positions."""
+    n = len(ids)
+    earlier, follower = copy_masks(torch.tensor(ids))
+    for i in range(n):
+        for j in range(n):
+            assert bool(earlier[i, j]) == (j < i and ids[j] == ids[i])
+            assert bool(follower[i, j]) == (1 <= j <= i and ids[j - 1] == ids[i])
+
+
+def test_cells_of_a_block_are_those_of_the_whole_text():
+    """Rows 3 to 5 of two texts at once against all their rows, every score's cells as a set."""
+    symbols = torch.tensor([[4, 4, 1, 4, 1, 1, 9], [0, 1, 2, 0, 1, 2, 0]])
+    copies = find_copies(symbols)
+
+    def cells(first, count, diagonal):
+        found = score_cells(copies, first, count, diagonal)
+        score = found.place // (2 * count)
+        assert torch.equal(found.place % (2 * count), found.sequence * count + found.row)
+        return set(zip(*(part.tolist() for part in (score, found.sequence, found.row + first, found.key)), strict=True))
+
+    for diagonal in (None, 2):
+        whole = cells(0, 7, diagonal)
+        assert cells(3, 3, diagonal) == {cell for cell in whole if 3 <= cell[2] < 6}
+    induction = SUMS.index("induction")
+    stripe = {(row, key) for score, sequence, row, key in cells(0, 7, 2) if (score, sequence) == (induction, 0)}
+    assert stripe == {(row, row - 2) for row in range(2, 7)}

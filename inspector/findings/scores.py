@@ -19,77 +19,13 @@ so that the very same cells are read.
 Everything here takes plain tensors, also patterns made by other tools, and changes none of its inputs.
 """
 
-from typing import NamedTuple
-
 import torch
 
 from ..errors import ArgumentError
+from .cells import MATCHING, SUMS, find_copies, score_cells
 
-POSITIONAL = ("previous_token", "current_token", "first_token")
-MATCHING = ("duplicate_token", "induction")
 ENTROPIES = ("entropy", "entropy_relative")
-SCORES = (*POSITIONAL, *MATCHING, *ENTROPIES)
-
-
-class Copies(NamedTuple):
-    """Where equal symbols stand, in memory linear in the text: positions sorted by symbol, equal symbols side by side."""
-
-    order: torch.Tensor      # [batch * pos], the position (batch row * pos + pos) at each place of the sorted row
-    place: torch.Tensor      # [batch * pos], the place of each position
-    earlier: torch.Tensor    # [batch * pos], how many earlier copies each position has: they stand right before it
-    n: int                   # positions of one row
-
-
-def find_copies(symbols):
-    """The copies of every symbol within its own row. symbols: [*batch, pos]."""
-    n = symbols.shape[-1]
-    rows = symbols.reshape(-1, n)
-    ordered = torch.sort(rows, dim=-1, stable=True)
-    place = torch.arange(n, device=symbols.device).expand_as(rows)
-    fresh = torch.ones_like(rows, dtype=torch.bool)
-    fresh[:, 1:] = ordered.values[:, 1:] != ordered.values[:, :-1]
-    since = place - torch.where(fresh, place, 0).cummax(-1).values                           # [batch, place]
-    base = torch.arange(0, rows.numel(), n, device=symbols.device)[:, None]
-    order = (ordered.indices + base).flatten()
-    back = torch.empty_like(order).scatter_(0, order, (place + base).flatten())
-    return Copies(order, back, since.flatten()[back], n)
-
-
-class Cells(NamedTuple):
-    """Cells of a block of rows, one entry each: the earlier copies of every query's symbol, in the queries' order."""
-
-    sequence: torch.Tensor   # which row of the batch
-    row: torch.Tensor        # which row of the block
-    key: torch.Tensor        # where the earlier copy is
-
-
-def earlier_copies(copies, first_query=0, n_query=None):
-    """The Cells of a block of rows. copies: as `find_copies` gives them."""
-    n_query = copies.n - first_query if n_query is None else n_query
-    rows = torch.arange(copies.order.numel(), device=copies.order.device).view(-1, copies.n)
-    rows = rows[:, first_query:first_query + n_query].flatten()
-    counts = copies.earlier[rows]
-    query = rows.repeat_interleave(counts)                                                   # [pair]
-    before = (counts.cumsum(0) - counts - copies.place[rows] + counts).repeat_interleave(counts)
-    copy = copies.order[torch.arange(len(query), device=rows.device) - before]
-    return Cells(query // copies.n, query % copies.n - first_query, copy % copies.n)
-
-
-def copy_masks(symbols):
-    """(earlier copy, follower of an earlier copy) as masks [query, key] of a whole text. symbols: [pos]."""
-    n = len(symbols)
-    cells = earlier_copies(find_copies(symbols))
-    earlier, follower = torch.zeros(2, n, n, dtype=torch.bool, device=symbols.device)
-    earlier[cells.row, cells.key] = True
-    follower[cells.row, cells.key + 1] = True
-    return earlier, follower
-
-
-def _diagonal(pattern, first_query, offset):
-    """A[i, i - offset] of each row, 0 where i < offset. pattern: [..., query, key 0..last row]."""
-    picked = pattern.diagonal(first_query - offset, -2, -1)
-    absent = pattern.shape[-2] - picked.shape[-1]
-    return torch.nn.functional.pad(picked, (absent, 0)) if absent else picked                # [..., query]
+SCORES = (*SUMS, *ENTROPIES)
 
 
 def entropy(pattern):
@@ -99,39 +35,23 @@ def entropy(pattern):
     return logs.mul_(pattern).sum(-1).neg_()                                                 # [..., query]
 
 
-def _matching(pattern, cells):
-    """(duplicate_token, induction) of each row: the cells added up, and those one key to the right. [*batch, head, query]."""
+def row_sums(pattern, cells):
+    """The sums of cells that most scores are. pattern: a block [*batch, head, query, key 0..last row], cells: its Cells.
+
+    Returns [*batch, head, query, score], scores in the order of `cells.SUMS`.
+    """
     batch, (n_head, n_query, n_key) = pattern.shape[:-3], pattern.shape[-3:]
     flat = pattern.reshape(-1, n_head, n_query, n_key)
-    keys = torch.stack([cells.key, cells.key + 1])
-    weights = flat[cells.sequence, :, cells.row, keys]                                       # [2, pair, head]
-    total = pattern.new_zeros(2, len(flat) * n_query, n_head)
-    total.index_add_(1, cells.sequence * n_query + cells.row, weights)
-    return total.view(2, *batch, n_query, n_head).transpose(-1, -2)
+    total = pattern.new_zeros(len(SUMS) * len(flat) * n_query, n_head)
+    total.index_add_(0, cells.place, flat[cells.sequence, :, cells.row, cells.key])
+    return total.view(len(SUMS), *batch, n_query, n_head).movedim(0, -1).transpose(-3, -2)   # [head, query, score]
 
 
-def row_scores(pattern, cells, first_query=0, offset=None):
-    """Every score of every row: {name: [*batch, head, query]}; rows that a score leaves out hold what they hold.
-
-    pattern: [*batch, head, query, key], rows first_query.. over keys 0..first_query+rows-1 at least; cells: the earlier
-    copies of those rows' symbols, of `earlier_copies`. With `offset` the dict has one more entry "offset": A[i, i -
-    offset], the plain diagonal that some published protocols average.
-    """
-    duplicate, follower = _matching(pattern, cells)
-    spread = entropy(pattern)                                                                # [head, query]
-    position = torch.arange(first_query, first_query + pattern.shape[-2], device=pattern.device)
-    rows = {
-        "previous_token": _diagonal(pattern, first_query, 1),
-        "current_token": _diagonal(pattern, first_query, 0),
-        "first_token": pattern[..., 0],
-        "duplicate_token": duplicate,
-        "induction": follower,
-        "entropy": spread,
-        "entropy_relative": spread / torch.log1p(position.to(spread.dtype)).clamp(min=1e-12),
-    }
-    if offset is not None:
-        rows["offset"] = _diagonal(pattern, first_query, offset)
-    return rows
+def named(sums, spread):
+    """{score: [*batch, head, query]} of whole rows from their sums [.., query, score] and their entropy [.., query]."""
+    position = torch.arange(spread.shape[-1], device=spread.device, dtype=spread.dtype)
+    most = torch.log1p(position).clamp(min=1e-12)
+    return dict(zip(SUMS, sums.unbind(-1), strict=True)) | {"entropy": spread, "entropy_relative": spread / most}
 
 
 def queries(symbols):
@@ -171,7 +91,8 @@ def pattern_scores(pattern, symbols):
     if symbols.dim() == 1:
         symbols = symbols.expand(*pattern.shape[:-3], -1)
     wide = pattern if pattern.dtype == torch.float64 else pattern.float()
-    rows, chosen = row_scores(wide, earlier_copies(find_copies(symbols))), queries(symbols)
+    cells = score_cells(find_copies(symbols), 0, symbols.shape[-1])
+    rows, chosen = named(row_sums(wide, cells), entropy(wide)), queries(symbols)
     return {name: mean_rows(rows[name], chosen[name]) for name in SCORES}
 
 

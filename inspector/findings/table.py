@@ -14,10 +14,11 @@ from ..errors import ArgumentError
 from ..model.forward import embed, layers, refuse_overflow
 from ..model.kernels import scan
 from ..record import run_record
+from .cells import MATCHING, find_copies, score_cells
 from .prompts import Prompts, distinct_rows, draw, drawable_ids, find_period, generator_of, with_bos
 from .protocols import Protocol, id_range
 from .protocols import protocol as protocol_of
-from .scores import MATCHING, SCORES, earlier_copies, find_copies, mean_rows, queries, row_scores, uniform_rows
+from .scores import SCORES, entropy, mean_rows, named, queries, row_sums, uniform_rows
 from .verdicts import LEVEL, THRESHOLD, mean_se, verdicts
 
 POSITIONS_AT_ONCE = 2048      # sequences computed together hold about this many positions: enough rows for fast products
@@ -35,7 +36,7 @@ def without_first(pattern, first_query):
 def chosen_rows(symbols, rule, period):
     """{score: mask [*batch, query]} under a protocol."""
     masks = queries(symbols)
-    position = torch.arange(symbols.shape[-1])
+    position = torch.arange(symbols.shape[-1], device=symbols.device)
     if rule.drop_first:
         masks = {name: mask & (position >= (2 if name == "previous_token" else 1)) for name, mask in masks.items()}
     if rule.diagonal:
@@ -44,21 +45,22 @@ def chosen_rows(symbols, rule, period):
     return masks
 
 
-def cells_of(symbols):
-    """A function (first_query, n_query) -> Cells of earlier copies; remembers them where they are few. [sequence, pos]."""
+def reducer(symbols, rule, period):
+    """What a scan keeps of a block of rows under a protocol: the sums of cells and the entropy. symbols: [sequence, pos]."""
     copies = find_copies(symbols)
+    # One lookup for all layers, where the cells are few: a text that repeats one token has a quarter of a grid of them.
     few = int(copies.earlier.sum()) <= REMEMBERED
-    return lru_cache(maxsize=None if few else 1)(lambda first_query, n_query: earlier_copies(copies, first_query, n_query))
 
+    @lru_cache(maxsize=None if few else 1)
+    def cells(first_query, n_query):
+        return score_cells(copies, first_query, n_query, diagonal=period - 1 if rule.diagonal else None)
 
-def reduced(pattern, cells, first_query, rule, period):
-    """Row scores of a block of rows under a protocol: {score: [*batch, head, query]}. cells: a function of `cells_of`."""
-    if rule.drop_first:
-        pattern = without_first(pattern, first_query)
-    rows = row_scores(pattern, cells(first_query, pattern.shape[-2]), first_query, offset=period - 1 if rule.diagonal else None)
-    if rule.diagonal:
-        rows["induction"] = rows.pop("offset")
-    return rows
+    def reduce(pattern, first_query):
+        if rule.drop_first:
+            pattern = without_first(pattern, first_query)
+        return {"sums": row_sums(pattern, cells(first_query, pattern.shape[-2])), "entropy": entropy(pattern)}
+
+    return reduce
 
 
 def score_sequences(model, ids, symbols, rule, period, progress=None):
@@ -70,16 +72,13 @@ def score_sequences(model, ids, symbols, rule, period, progress=None):
     starts = range(0, len(ids), per_batch)
     parts = []
     for a in progress(starts) if progress is not None else starts:
-        batch_ids, cells = ids[a:a + per_batch], cells_of(symbols[a:a + per_batch].to(model.device))
-        masks = {name: m.to(model.device) for name, m in chosen_rows(symbols[a:a + per_batch], rule, period).items()}
-
-        def reduce(pattern, first_query, cells=cells):
-            return reduced(pattern, cells, first_query, rule, period)
-
+        batch_ids, batch_symbols = ids[a:a + per_batch], symbols[a:a + per_batch].to(model.device)
+        masks, kernel = chosen_rows(batch_symbols, rule, period), scan(reducer(batch_symbols, rule, period))
         found = []
-        for layer in layers(model, embed(model, batch_ids), kernel=scan(reduce), finish=False):
-            found.append({name: mean_rows(layer.kept[name].double(), masks[name]).cpu() for name in SCORES})
+        for layer in layers(model, embed(model, batch_ids), kernel=kernel, finish=False):
             refuse_overflow(layer.kept["entropy"], f"the pattern of layer {layer.index}", model.dtype)
+            rows = named(layer.kept["sums"].double(), layer.kept["entropy"].double())
+            found.append({name: mean_rows(rows[name], masks[name]).cpu() for name in SCORES})
         parts.append({name: torch.stack([row[name] for row in found], dim=1) for name in SCORES})
     return {name: torch.cat([part[name] for part in parts]) for name in SCORES}
 
@@ -87,11 +86,10 @@ def score_sequences(model, ids, symbols, rule, period, progress=None):
 def uniform_levels(symbols, rule, period):
     """{score: level of a head that looks everywhere alike}, the same cells, mean over sequences; symbols [sequence, pos]."""
     count, n = symbols.shape
-    cells, masks, parts = cells_of(symbols), chosen_rows(symbols, rule, period), []
-    for a in range(0, n, BLOCK):
-        pattern = uniform_rows(a, min(BLOCK, n - a)).expand(count, -1, -1, -1)               # [sequence, 1, query, key]
-        parts.append(reduced(pattern, cells, a, rule, period))
-    rows = {name: torch.cat([part[name] for part in parts], dim=-1) for name in SCORES}
+    reduce, masks = reducer(symbols, rule, period), chosen_rows(symbols, rule, period)
+    # Block by block, as any pattern: [sequence, 1, query, key].
+    blocks = [reduce(uniform_rows(a, min(BLOCK, n - a)).expand(count, -1, -1, -1), a) for a in range(0, n, BLOCK)]
+    rows = named(*(torch.cat([block[name] for block in blocks], dim=2) for name in ("sums", "entropy")))
     return {name: float(mean_rows(rows[name], masks[name]).nanmean()) for name in SCORES}
 
 

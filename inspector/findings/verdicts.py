@@ -9,7 +9,7 @@ the number of heads by Holm 1979.
 import numpy as np
 from scipy.special import stdtr
 
-from .scores import MATCHING, POSITIONAL
+from .cells import MATCHING, POSITIONAL
 
 LEVEL = 0.01
 # 0.4 is what the ARENA course uses for its detectors ("a bit arbitrary"); the strong induction heads of GPT-2 small lie

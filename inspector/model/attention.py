@@ -1,9 +1,9 @@
 """One layer's attention, as pure functions: what a head computes, in the order it computes it.
 
-Every function takes tensors and returns tensors; nothing is stored, and nothing is changed but by `mask_future_`. Leading batch axes are allowed
-everywhere and left out of the shape comments. Sources: Vaswani et al. 2017, "Attention Is All You Need", section 3.2;
-Radford et al. 2019, GPT-2, section 2.3 (LayerNorm before the block); Elhage et al. 2021, "A Mathematical Framework for
-Transformer Circuits", for reading a layer as independent heads.
+Every function takes tensors and returns tensors; nothing is stored, and nothing is changed but by `mask_future_`.
+Leading batch axes are allowed everywhere and left out of the shape comments. Sources: Vaswani et al. 2017, "Attention Is
+All You Need", section 3.2; Radford et al. 2019, GPT-2, section 2.3 (LayerNorm before the block); Elhage et al. 2021, "A
+Mathematical Framework for Transformer Circuits", for reading a layer as independent heads.
 """
 
 import torch
@@ -35,7 +35,8 @@ def project(x, weight, bias, n_head):
 
 def attention_scores(q, k, scale):
     """q . k * scale for every pair of positions, nothing masked yet. q, k: [head, pos, d_head]."""
-    return (q @ k.transpose(-1, -2)).mul_(scale)                                             # [head, query, key]
+    products = q @ k.transpose(-1, -2)                                                       # [head, query, key]
+    return products if scale == 1 else products.mul_(scale)
 
 
 def mask_future_(scores, first_query=0):

@@ -4,6 +4,7 @@ A kernel is a function (q, k, v, scale, edit) -> (z, kept). `grid` is one; `scan
 functions of `attention.py`, and an edit means the same to both.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -71,6 +72,8 @@ def _blocks(q, k, v, scale, edit, rows, scored):
     Keys from b on are in the future of every row and are never computed. Scores are None where the edit brings the
     pattern and they are not asked for (`scored`); mixed, the weighted sum of the values, is None where v is.
     """
+    if math.frexp(scale)[0] == 0.5:      # a power of two, 1/8 in GPT-2: in q it gives the same to the last bit, and is cheaper
+        q, scale = q * scale, 1
     # Every block reads k and v again: they are laid out once the way matrix products read fastest.
     q, k = q.contiguous(), k.transpose(-1, -2).contiguous().transpose(-1, -2)
     v = None if v is None else v.contiguous()
@@ -82,6 +85,12 @@ def _blocks(q, k, v, scale, edit, rows, scored):
             scores = mask_future_(_sharpen(scores, edit), first_query=a)
         pattern = softmax(scores) if edit.pattern is None else edit.pattern[..., a:b, :b]    # [head, rows, key]
         yield a, scores, pattern, None if v is None else mix(pattern, v[..., :b, :])
+
+
+def _join(parts):
+    """z from its blocks of rows, in memory position by position: merging the heads is then a view. [head, pos, d_head]."""
+    rows = [part.transpose(-3, -2) for part in parts]                                        # [query, head, d_head]
+    return torch.cat([part.contiguous() for part in rows], dim=-3).transpose(-3, -2)
 
 
 def _put(whole, rows, first_query, beyond):
@@ -103,7 +112,7 @@ def grid(q, k, v, scale, edit=UNTOUCHED, out=None):
         _put(out.scores, scores, a, MASKED)
         _put(out.pattern, pattern, a, 0)
         mixed.append(part)
-    return None if v is None else cut_heads(torch.cat(mixed, dim=-2), edit), out
+    return None if v is None else cut_heads(_join(mixed), edit), out
 
 
 def patterns(q, k, v, scale, edit=UNTOUCHED, out=None):
@@ -113,7 +122,7 @@ def patterns(q, k, v, scale, edit=UNTOUCHED, out=None):
         out = pattern.new_empty(*pattern.shape[:-2], n, n) if out is None else out
         _put(out, pattern, a, 0)
         mixed.append(part)
-    return None if v is None else cut_heads(torch.cat(mixed, dim=-2), edit), out
+    return None if v is None else cut_heads(_join(mixed), edit), out
 
 
 def scan(reduce, block=None):
@@ -137,6 +146,6 @@ def scan(reduce, block=None):
                 # Copied at once: a view of the pattern would keep the whole block alive.
                 kept[name].narrow(query_axis, a, pattern.shape[-2]).copy_(rows)
             mixed.append(part)
-        return None if v is None else cut_heads(torch.cat(mixed, dim=-2), edit), kept
+        return None if v is None else cut_heads(_join(mixed), edit), kept
 
     return kernel

@@ -12,6 +12,7 @@ import torch
 from ...model.forward import embed, layers, losses, unembed
 from ...model.tracing import trace
 from ..attribution import attribute
+from ..cells import copy_masks
 from ..circuits.composition import KINDS, compositions, ends, meetings
 from ..circuits.eigen import eigenvalue_ratio, product
 from ..circuits.folding import folded
@@ -19,7 +20,7 @@ from ..copying import copying
 from ..direct import double
 from ..prompts import draw, symbols
 from ..protocols import PROTOCOLS, id_range
-from ..scores import copy_masks, pattern_scores
+from ..scores import pattern_scores
 from ..table import entries_per_query, score_sequences
 
 
