@@ -68,6 +68,8 @@ def build_parser():
     _common(trace)
     _text(trace)
     trace.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    trace.add_argument("--keep", metavar="NAMES", help="only these, as in --keep q,k,v,pattern; the rest is not made where "
+                       "that can be helped (default: all)")
     trace.add_argument("--attention", action="store_true", help="write attention.csv also beyond 200 tokens")
 
     check = verbs.add_parser("check", help="prove the numbers against Hugging Face, or against the planted model")

@@ -106,7 +106,7 @@ def _run_trace(args):
     from .record import refuse_foreign, to_json
     refuse_foreign(args.out)
     text, ids = _needed(args)
-    result = trace(_model(args), text, ids=ids, bos=args.bos, progress=_progress(args))
+    result = trace(_model(args), text, ids=ids, bos=args.bos, keep=args.keep, progress=_progress(args))
     files = save(result, args.out, attention=args.attention)
     if args.json:
         print(to_json({"run": result.run, "folder": str(args.out), "files": files}))

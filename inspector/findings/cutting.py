@@ -16,6 +16,7 @@ from itertools import groupby
 import torch
 
 from ..errors import ArgumentError, TextError
+from ..model import kernels
 from ..model.forward import embed, layers, losses, unembed
 from ..model.kernels import Edit, scan
 
@@ -71,11 +72,11 @@ def clean_run(model, ids, patterns="free"):
     patterns at once, 600 MB for a text of 1,024 tokens in GPT-2 small.
     """
     resid, pattern = [embed(model, ids)], {}
-    kernel = {} if patterns == "frozen" else {"kernel": attend}
-    for layer in layers(model, resid[0], **kernel):
+    frozen = patterns == "frozen"
+    for layer in layers(model, resid[0], kernel=kernels.patterns if frozen else attend):
         resid.append(layer.resid_post)
-        if patterns == "frozen":
-            pattern[layer.index] = layer.kept.pattern
+        if frozen:
+            pattern[layer.index] = layer.kept
     return resid, pattern
 
 

@@ -56,13 +56,17 @@ def mask_future(scores, first_query=0):
     return mask_future_(scores.clone(), first_query)                                         # [head, query, key]
 
 
+def softmax_dtype(dtype):
+    """The dtype that weights are summed and kept in: float32 for half precision, else the scores' own."""
+    return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
+
+
 def softmax(scores):
     """Each row's weights, exp(score) over its sum: rows sum to 1, masked cells are exactly 0.
 
     Half-precision scores are summed in float32.
     """
-    wide = torch.float32 if scores.dtype in (torch.bfloat16, torch.float16) else scores.dtype
-    return torch.softmax(scores, dim=-1, dtype=wide)                                         # [head, query, key]
+    return torch.softmax(scores, dim=-1, dtype=softmax_dtype(scores.dtype))                  # [head, query, key]
 
 
 def mix(pattern, v):

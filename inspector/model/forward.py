@@ -30,8 +30,8 @@ class Layer:
 
     index: int                    # which layer, from 0
     resid_pre: Any                # [pos, d_model], what the layer reads
-    q: Any                        # [head, pos, d_head]
-    k: Any                        # [head, pos, d_head]
+    q: Any                        # [head, pos, d_head]; None where an edit brings the pattern
+    k: Any                        # [head, pos, d_head]; the same
     v: Any                        # [head, pos, d_head]
     kept: Any                     # what the kernel keeps: Grids, or a dict of row statistics
     z: Any                        # [head, pos, d_head], where a head ends (edits applied)
@@ -73,13 +73,14 @@ def mlp(x, block, activation):
     return out.view(x.shape)                                                                 # [pos, d_model]
 
 
-def qkv(model, index, resid, parts=3):
-    """q, k and v of layer `index` from the residual stream it reads; parts=2: q and k alone. [head, pos, d_head] each."""
+def qkv(model, index, resid, parts="qkv"):
+    """q, k and v of layer `index` from the residual stream it reads, or only `parts` of them: [head, pos, d_head] each."""
     config, block = model.config, model.weights.blocks[index]
-    width = parts * config.n_head * config.d_head
+    width, first = config.n_head * config.d_head, "qkv".index(parts)
+    columns = slice(first * width, (first + len(parts)) * width)
     x = layer_norm(resid, block.ln_1_weight, block.ln_1_bias, config.layer_norm_epsilon)     # [pos, d_model]
-    joined = project(x, block.W_QKV[:, :width], block.b_QKV[:width], parts * config.n_head)  # [parts * head, pos, d_head]
-    return joined.tensor_split(parts, dim=-3)
+    joined = project(x, block.W_QKV[:, columns], block.b_QKV[columns], len(parts) * config.n_head)
+    return joined.tensor_split(len(parts), dim=-3)
 
 
 @torch.no_grad()
@@ -98,12 +99,14 @@ def layers(model, resid, *, start=0, stop=None, kernel=grid, edits=MappingProxyT
         raise ArgumentError(f"edits for layer(s) {unreachable}, which are not among the layers {start} to {stop - 1} run")
     for index in range(start, stop):
         block, edit = model.weights.blocks[index], edits.get(index, UNTOUCHED)
+        # A pattern that an edit brings needs no q and k.
+        looks = edit.pattern is None
         if not finish and index == stop - 1:
-            q, k = qkv(model, index, resid, parts=2)
+            q, k = qkv(model, index, resid, parts="qk") if looks else (None, None)
             _, kept = kernel(q, k, None, config.scale(index), edit)
             yield Layer(index, resid, q, k, None, kept, None, None, None)
             return
-        q, k, v = qkv(model, index, resid)                                                   # [head, pos, d_head]
+        q, k, v = qkv(model, index, resid) if looks else (None, None, *qkv(model, index, resid, parts="v"))
         z, kept = kernel(q, k, v, config.scale(index), edit)
         mid = resid + attention_output(z, block.W_O, block.b_O)                              # [pos, d_model]
         y = layer_norm(mid, block.ln_2_weight, block.ln_2_bias, config.layer_norm_epsilon)   # [pos, d_model]

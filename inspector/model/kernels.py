@@ -58,32 +58,35 @@ def cut_heads(z, edit):
     return kept if edit.fill is None else kept + (1 - keep) * edit.fill
 
 
-def block_rows(q):
-    """How many rows of the pattern are made at a time: as many as keep a block of all heads near BLOCK_CELLS cells.
+def block_rows(n_head, n):
+    """How many rows of n positions are made at a time, for so many heads of all texts together."""
+    return max(LEAST_ROWS, min(n, BLOCK_CELLS // max(1, n_head * n)))
 
-    q: [*batch, head, pos, d_head].
+
+def _blocks(q, k, v, scale, edit, rows=None):
+    """All attention is made here, some rows a..b at a time, over keys 0..b. Yields (a, scores, pattern, mixed).
+
+    Keys from b on are in the future of every row and are never computed. An edit that brings the pattern leaves nothing to
+    compute of it: scores are None, and q and k may be. Mixed, the weighted sum of the values, is None where v is.
     """
-    return max(LEAST_ROWS, min(q.shape[-2], BLOCK_CELLS // max(1, q[..., 0].numel())))
-
-
-def _blocks(q, k, v, scale, edit, rows, scored):
-    """All attention is made here: `rows` rows a..b at a time, over keys 0..b. Yields (a, scores, pattern, mixed).
-
-    Keys from b on are in the future of every row and are never computed. Scores are None where the edit brings the
-    pattern and they are not asked for (`scored`); mixed, the weighted sum of the values, is None where v is.
-    """
-    if math.frexp(scale)[0] == 0.5:      # a power of two, 1/8 in GPT-2: in q it gives the same to the last bit, and is cheaper
-        q, scale = q * scale, 1
-    # Every block reads k and v again: they are laid out once the way matrix products read fastest.
-    q, k = q.contiguous(), k.transpose(-1, -2).contiguous().transpose(-1, -2)
+    known = q if edit.pattern is None else edit.pattern
+    n, lead = known.shape[-2], known.shape[:-2]
+    rows = rows or block_rows(math.prod(lead), n)
+    if edit.pattern is None:
+        if math.frexp(scale)[0] == 0.5:
+            # A power of two, 1/8 in GPT-2: taken into q it gives the same to the last bit, for one pass less.
+            q, scale = q * scale, 1
+        # Every block reads k and v again: they are laid out once the way matrix products read fastest.
+        q, k = q.contiguous(), k.transpose(-1, -2).contiguous().transpose(-1, -2)
     v = None if v is None else v.contiguous()
-    for a in range(0, q.shape[-2], rows):
-        b = min(a + rows, q.shape[-2])
-        scores = None
-        if scored or edit.pattern is None:
+    for a in range(0, n, rows):
+        b = min(a + rows, n)
+        if edit.pattern is None:
             scores = attention_scores(q[..., a:b, :], k[..., :b, :], scale)                  # [head, rows, key]
             scores = mask_future_(_sharpen(scores, edit), first_query=a)
-        pattern = softmax(scores) if edit.pattern is None else edit.pattern[..., a:b, :b]    # [head, rows, key]
+            pattern = softmax(scores)                                                        # [head, rows, key]
+        else:
+            scores, pattern = None, edit.pattern[..., a:b, :b]
         yield a, scores, pattern, None if v is None else mix(pattern, v[..., :b, :])
 
 
@@ -103,10 +106,14 @@ def _put(whole, rows, first_query, beyond):
 def grid(q, k, v, scale, edit=UNTOUCHED, out=None):
     """Full scores and pattern of one layer: (z, Grids). q, k, v: [head, pos, d_head]; with v None, z is None.
 
-    out: Grids of the right shapes and dtypes to write into, for a caller who keeps many: no second copy is made.
+    out: Grids of the right shapes and dtypes to write into, for a caller who keeps many: no second copy is made. Where the
+    edit brings the pattern, the scores are None.
     """
+    if edit.pattern is not None:
+        z, pattern = patterns(q, k, v, scale, edit)
+        return z, Grids(None, pattern)
     n, mixed = q.shape[-2], []
-    for a, scores, pattern, part in _blocks(q, k, v, scale, edit, block_rows(q), scored=True):
+    for a, scores, pattern, part in _blocks(q, k, v, scale, edit):
         if out is None:
             out = Grids(*(rows.new_empty(*rows.shape[:-2], n, n) for rows in (scores, pattern)))
         _put(out.scores, scores, a, MASKED)
@@ -117,8 +124,8 @@ def grid(q, k, v, scale, edit=UNTOUCHED, out=None):
 
 def patterns(q, k, v, scale, edit=UNTOUCHED, out=None):
     """The same without the scores: (z, pattern [head, query, key])."""
-    n, mixed = q.shape[-2], []
-    for a, _, pattern, part in _blocks(q, k, v, scale, edit, block_rows(q), scored=False):
+    n, mixed = (q if edit.pattern is None else edit.pattern).shape[-2], []
+    for a, _, pattern, part in _blocks(q, k, v, scale, edit):
         out = pattern.new_empty(*pattern.shape[:-2], n, n) if out is None else out
         _put(out, pattern, a, 0)
         mixed.append(part)
@@ -130,19 +137,18 @@ def scan(reduce, block=None):
 
     `reduce(pattern, first_query)` gets rows [*batch, head, rows, key 0..last row] and returns a dict of tensors
     [*batch, head, rows, ...]: any statistic of whole rows. Kept is that dict with the rows joined: [head, query, ...].
-    block: how many rows; None takes `block_rows`.
+    block: how many rows; None takes as many as `block_rows` says.
     """
     if block is not None and block < 1:
         raise ArgumentError(f"block is {block}; expected at least 1 row")
 
     def kernel(q, k, v, scale, edit=UNTOUCHED):
-        kept, mixed, query_axis = {}, [], q.dim() - 2
-        for a, _, pattern, part in _blocks(q, k, v, scale, edit, block or block_rows(q), scored=False):
+        known = q if edit.pattern is None else edit.pattern
+        kept, mixed, query_axis, n = {}, [], known.dim() - 2, known.shape[-2]
+        for a, _, pattern, part in _blocks(q, k, v, scale, edit, block):
             for name, rows in reduce(pattern, a).items():
                 if name not in kept:
-                    shape = list(rows.shape)
-                    shape[query_axis] = q.shape[-2]
-                    kept[name] = rows.new_empty(shape)
+                    kept[name] = rows.new_empty(*rows.shape[:query_axis], n, *rows.shape[query_axis + 1:])
                 # Copied at once: a view of the pattern would keep the whole block alive.
                 kept[name].narrow(query_axis, a, pattern.shape[-2]).copy_(rows)
             mixed.append(part)

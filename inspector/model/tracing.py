@@ -1,79 +1,126 @@
 """`trace`: everything the model computes on one text, kept."""
 
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import torch
 
 from ..checkpoint import tokens
 from ..decimals import shortest
+from ..errors import ArgumentError
 from ..record import folder, run_record, to_csv, to_json, write_tensors, write_text
-from .forward import embed, layers, losses, unembed
+from .attention import softmax_dtype
+from .forward import embed, layers, losses, qkv, unembed
+from .kernels import Grids, grid, patterns, scan
+
+TENSORS = ("q", "k", "v", "scores", "pattern", "z", "resid_pre", "resid_mid", "resid_post", "logits")
 
 
 @dataclass(frozen=True, repr=False)
 class Trace:
     """One text through the model. Tensors are in the model's dtype (pattern: float32 at least) on its device.
 
-    Above the diagonal `scores` are -inf and `pattern` is exactly 0, so softmax(scores) is the pattern.
+    Above the diagonal `scores` are -inf and `pattern` is exactly 0, so softmax(scores) is the pattern. What `keep` left
+    out is None.
     """
 
     ids: Any                # [pos], int64; BOS included where one was put first
     labels: list            # [pos], a readable label for each token
     texts: list             # [pos], the token's own text
-    q: Any                  # [layer, head, pos, d_head]
-    k: Any                  # [layer, head, pos, d_head]
-    v: Any                  # [layer, head, pos, d_head]
-    scores: Any             # [layer, head, query, key]
-    pattern: Any            # [layer, head, query, key]
-    z: Any                  # [layer, head, pos, d_head]
-    resid_pre: Any          # [layer, pos, d_model]
-    resid_mid: Any          # [layer, pos, d_model]
-    resid_post: Any         # [layer, pos, d_model]
-    logits: Any             # [pos, vocab]
     bos: bool               # whether the first id is the BOS token
     run: dict               # the run record
-
-    TENSORS = ("ids", "q", "k", "v", "scores", "pattern", "z", "resid_pre", "resid_mid", "resid_post", "logits")
+    q: Any = None           # [layer, head, pos, d_head]
+    k: Any = None           # [layer, head, pos, d_head]
+    v: Any = None           # [layer, head, pos, d_head]
+    scores: Any = None      # [layer, head, query, key]
+    pattern: Any = None     # [layer, head, query, key]
+    z: Any = None           # [layer, head, pos, d_head]
+    resid_pre: Any = None   # [layer, pos, d_model]
+    resid_mid: Any = None   # [layer, pos, d_model]
+    resid_post: Any = None  # [layer, pos, d_model]
+    logits: Any = None      # [pos, vocab]
 
     def __repr__(self):
-        n_layer, n_head, n, _ = self.pattern.shape
-        return f"Trace({n} tokens, {n_layer} layers x {n_head} heads: {' '.join(self.labels[:12])})"
+        kept = [name for name in TENSORS if getattr(self, name) is not None]
+        return f"Trace({len(self.labels)} tokens, {' '.join(kept)}: {' '.join(self.labels[:12])})"
 
     @property
     def losses(self):
-        """Loss of each token given those before it, in nats: [pos - 1], of tokens 1, 2, ..."""
+        """Loss of each token given those before it, in nats: [pos - 1], of tokens 1, 2, ... Needs the logits."""
+        if self.logits is None:
+            raise ArgumentError("this trace was made without its logits; keep them to have losses")
         return losses(self.logits, self.ids)
 
 
+def _kept_names(keep):
+    """The tensors asked for, in the order of TENSORS. Raises ArgumentError for a name that is none of them."""
+    if keep is None:
+        return TENSORS
+    asked = keep.split(",") if isinstance(keep, str) else list(keep)
+    if unknown := [name for name in asked if name not in TENSORS]:
+        raise ArgumentError(f"keep names {', '.join(map(repr, unknown))}; expected of {', '.join(TENSORS)}")
+    if not asked:
+        raise ArgumentError(f"keep names nothing; expected of {', '.join(TENSORS)}")
+    return tuple(name for name in TENSORS if name in asked)
+
+
+def _room(resid, config, names):
+    """Empty grids of all layers, {"scores" or "pattern": [layer, head, query, key]}, for those that are kept."""
+    dtypes = {"scores": resid.dtype, "pattern": softmax_dtype(resid.dtype)}
+    shape = config.n_layer, config.n_head, len(resid), len(resid)
+    return {name: resid.new_empty(shape, dtype=dtype) for name, dtype in dtypes.items() if name in names}
+
+
+def _kernel(room):
+    """The kernel that writes each layer's grids where they stay, and makes none that is not kept."""
+    if "scores" not in room and "pattern" not in room:
+        return scan(lambda pattern, first_query: {})
+    if "scores" not in room:
+        places = iter(room["pattern"])
+        return lambda q, k, v, scale, edit: patterns(q, k, v, scale, edit, out=next(places))
+    # Where the pattern is not kept, each layer's is written over the last one's.
+    spare = torch.empty_like(room["scores"][0], dtype=softmax_dtype(room["scores"].dtype))
+    places = zip(room["scores"], room.get("pattern", repeat(spare)))         # noqa: B905 (repeat never ends)
+    return lambda q, k, v, scale, edit: grid(q, k, v, scale, edit, out=Grids(*next(places)))
+
+
 @torch.no_grad()
-def trace(model, text=None, *, ids=None, bos=False, progress=None):
+def trace(model, text=None, *, ids=None, bos=False, keep=None, progress=None):
     """Run one text and keep q, k, v, scores, pattern, z, the residual stream and the logits.
 
-    Give a text or ids. `bos` puts the BOS token first unless it is there. `progress` wraps the layers (any wrapper like
-    tqdm). Memory: 2 * n_layer * n_head * n^2 numbers for the grids (1,024 tokens of GPT-2 small: 1.2 GB).
+    Give a text or ids. `bos` puts the BOS token first unless it is there. `keep` names the tensors to keep (a sequence, or
+    joined by commas; None = all): what is not asked for is not made where it can be helped, and is None. `progress` wraps
+    the layers (any wrapper like tqdm). Memory: n_layer * n_head * n^2 numbers for the pattern and as many for the scores
+    (1,024 tokens of GPT-2 small: 0.6 GB each), written once where they stay.
 
-    Raises TextError as `tokens.encode`, and when the text is longer than the model has positions.
+    Raises TextError as `tokens.encode`, and when the text is longer than the model has positions; ArgumentError for `keep`.
     """
+    names, config = _kept_names(keep), model.config
     found = tokens.encode(model, text, ids=ids, bos=bos)
     row = torch.tensor(found, device=model.device)
-    resid = embed(model, row)
-    steps = layers(model, resid)
+    resid, n = embed(model, row), len(found)
+    kept = _room(resid, config, names)
+    finish = bool({"z", "resid_mid", "resid_post", "logits"} & set(names))
+    steps = layers(model, resid, kernel=_kernel(kept), finish=finish)
     if progress is not None:
-        steps = progress(steps, total=model.config.n_layer, desc="layers")
-    kept = {}
+        steps = progress(steps, total=config.n_layer, desc="layers")
     for layer in steps:
-        parts = {"q": layer.q, "k": layer.k, "v": layer.v, "scores": layer.kept.scores, "pattern": layer.kept.pattern,
-                 "z": layer.z, "resid_pre": layer.resid_pre, "resid_mid": layer.resid_mid, "resid_post": layer.resid_post}
-        for name, tensor in parts.items():
+        for name in names:
+            if name in Grids._fields or name == "logits":
+                continue
+            tensor = getattr(layer, name)
+            if tensor is None:        # v of the last layer, where nothing after the pattern is made
+                tensor, = qkv(model, layer.index, layer.resid_pre, parts="v")
             if name not in kept:      # one allocation for all layers: stacking at the end would need twice the memory
-                kept[name] = tensor.new_empty((model.config.n_layer, *tensor.shape))
+                kept[name] = tensor.new_empty((config.n_layer, *tensor.shape))
             kept[name][layer.index] = tensor
-    bos_first = bool(found[0] == model.config.bos_token_id)
+    if "logits" in names:
+        kept["logits"] = unembed(model, layer.resid_post)
+    bos_first = bool(found[0] == config.bos_token_id)
     return Trace(ids=row, labels=tokens.labels(model, found),
-                 texts=model.tokenizer.texts(found) if model.tokenizer else [""] * len(found),
-                 logits=unembed(model, kept["resid_post"][-1]), bos=bos_first,
-                 run=run_record(model, "trace", text=text, ids=found, bos=bos, kernel="grid"), **kept)
+                 texts=model.tokenizer.texts(found) if model.tokenizer else [""] * n, bos=bos_first,
+                 run=run_record(model, "trace", text=text, ids=found, bos=bos, keep=keep, kernel="grid"), **kept)
 
 
 ATTENTION_TOKENS = 200      # attention.csv is written up to here; 1,024 tokens x 144 heads would be 75 million rows
@@ -108,13 +155,17 @@ def token_table(trace):
 def save(trace, out, attention=False):
     """Write a trace as a folder: trace.safetensors, tokens.csv, attention.csv, run.json; returns the file names.
 
-    attention.csv is left out beyond 200 tokens unless `attention` asks for it. Raises OutputError.
+    attention.csv is left out beyond 200 tokens unless `attention` asks for it, and where the pattern was not kept. Raises
+    OutputError, ArgumentError.
     """
+    if attention and trace.pattern is None:
+        raise ArgumentError("attention.csv is made of the pattern, which this trace was made without; keep it")
     with folder(out) as target:
         write_tensors(target / "trace.safetensors",
-                      {name: getattr(trace, name).cpu().contiguous() for name in Trace.TENSORS})
+                      {name: tensor.cpu().contiguous() for name in ("ids", *TENSORS)
+                       if (tensor := getattr(trace, name)) is not None})
         to_csv(token_table(trace), target / "tokens.csv")
-        if attention or len(trace.labels) <= ATTENTION_TOKENS:
+        if trace.pattern is not None and (attention or len(trace.labels) <= ATTENTION_TOKENS):
             to_csv(attention_table(trace.pattern), target / "attention.csv")
         write_text(target / "run.json", to_json(trace.run))
         return sorted(path.name for path in target.iterdir())
