@@ -59,19 +59,21 @@ def texts(values):
     easy &= whole / TENS[places] == size
     easy |= (size == 0) & ~np.signbit(values)
     number = np.where(easy, whole, 0).astype(np.int64) * (10 ** (PARTS - places))
-    made = np.zeros((len(values), 1 + WHOLE + 1 + PARTS), np.uint8)
-    made[:, 0] = np.where(values < 0, ord("-"), 0)
-    made[:, 1 + WHOLE] = ord(".")
-    trailing = np.ones(len(values), bool)
-    for at in range(made.shape[1] - 1, 0, -1):
-        if at == 1 + WHOLE:
-            continue
-        number, digit = np.divmod(number, 10)
-        if at > 1 + WHOLE:
-            trailing &= (digit == 0) & (at > 2 + WHOLE)                        # one decimal stays: 1.0
-            made[:, at] = np.where(trailing, 0, digit + ord("0"))
-        else:
-            made[:, at] = np.where((digit + number == 0) & (at < WHOLE), 0, digit + ord("0"))
+    digits = np.empty((WHOLE + PARTS, len(values)), np.uint8)
+    for at in reversed(range(len(digits))):
+        rest = number // 10                                                    # divmod takes three times as long
+        digits[at], number = number - 10 * rest, rest
+    # Without the zeros in front of a number and behind it, of which one stays before and one behind the point.
+    known = np.maximum.accumulate(digits[:WHOLE - 1] > 0)
+    tail = np.maximum.accumulate(digits[:WHOLE:-1] > 0)[::-1]
+    made = np.empty((1 + WHOLE + 1 + PARTS, len(values)), np.uint8)            # column by column: rows are slow to fill
+    made[0] = np.where(values < 0, ord("-"), 0)
+    made[1:WHOLE] = (digits[:WHOLE - 1] + ord("0")) * known
+    made[WHOLE] = digits[WHOLE - 1] + ord("0")
+    made[WHOLE + 1] = ord(".")
+    made[WHOLE + 2] = digits[WHOLE] + ord("0")
+    made[WHOLE + 3:] = (digits[WHOLE + 1:] + ord("0")) * tail
+    made = made.T
     hard = np.flatnonzero(~easy)
     if len(hard):
         words = np.array([b'""' if x != x else repr(x).encode() for x in values[hard].tolist()])
@@ -101,6 +103,5 @@ def csv_lines(columns):
             comma = np.full((len(part), 1), ord(","), np.uint8)
             cells += [counts(part) if part.dtype.kind == "i" else texts(part), comma]
         cells[-1][:] = ord("\n")
-        block = np.concatenate(cells, axis=1)
-        lines.append(block[block != 0].tobytes())
+        lines.append(np.concatenate(cells, axis=1).tobytes().translate(None, b"\0"))
     return b"".join(lines)

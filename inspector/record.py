@@ -78,6 +78,7 @@ def to_csv(table, file):
     """A DataFrame as CSV: text quoted, numbers not, non-finite an empty cell. Read it with keep_default_na=False."""
     import pandas as pd
     clean = table.copy(deep=False)
+    clean.attrs = {}                        # pandas copies the run record deeply for every column that is picked
     for name in table.columns:
         if table[name].dtype == object:
             # As objects again: whole numbers beside an empty cell would else become floats.

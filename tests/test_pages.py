@@ -21,7 +21,21 @@ import inspector
 from inspector.errors import ArgumentError, OutputError
 from inspector.findings.in_text import BY_HEAD, PLACES, TextInduction
 from inspector.model.tracing import attention_table
-from inspector.pages import cells, figures, index, induction, layer, layer_figures, palette, presets, report, tables, words
+from inspector.pages import (
+    cells,
+    figures,
+    index,
+    induction,
+    layer,
+    layer_figures,
+    painting,
+    palette,
+    presets,
+    report,
+    score_figures,
+    tables,
+    words,
+)
 from inspector.pages import html as pages
 
 from . import models
@@ -244,9 +258,19 @@ def test_weight_table_by_hand():
 
 
 def test_histogram_counts_every_value_between_symmetric_ends():
-    counts, limit = tables.histogram(torch.tensor([-2.0, -2.0, 0.1, 1.9]), bins=4)
-    assert (counts, limit) == ([2, 0, 1, 1], 2.0)
-    assert tables.histogram(torch.zeros(3))[0] == [0] * 20 + [3] + [0] * 19
+    assert tables.histogram(torch.tensor([-2.0, -2.0, 0.1, 1.9]), 2.0, bins=4) == [2, 0, 1, 1]
+    assert tables.histogram(torch.zeros(3), 1.0) == [0] * 20 + [3] + [0] * 19
+
+
+def test_statistics_of_parts_are_those_of_the_whole(monkeypatch):
+    """Against torch's own over all numbers at once; 1,000 far from 0 in parts of 64, and equal ones spread by exactly 0."""
+    monkeypatch.setattr(tables, "IN_CACHE", 64)
+    values = torch.randn(10, 100, generator=torch.Generator().manual_seed(1)) + 1e4
+    wide = values.double()
+    assert tables.statistics(values) == pytest.approx(
+        [float(wide.norm()), float(wide.mean()), float(wide.std(correction=0)), float(wide.min()), float(wide.max())],
+        rel=1e-12)
+    assert tables.statistics(torch.full((3, 71), 0.5))[1:] == [0.5, 0, 0.5, 0.5]
 
 
 @pytest.mark.parametrize(("texts", "word", "last", "want"), [
@@ -619,29 +643,39 @@ def test_a_figure_has_one_axes():
     with figures.style():
         assert len(layer_figures.layer_figure(random_pattern(5, len(HARD)), HARD, "t", 3).axes) == 1
         maps = [("a", torch.rand(3, 4)), ("b", torch.full((3, 4), NAN))]
-        assert len(figures.score_figure(maps, "t").axes) == 1
+        assert len(score_figures.score_figure(maps, "t").axes) == 1
 
 
-def test_a_painted_layer_is_the_figure_that_matplotlib_draws():
-    """Words, frames and hatching pixel for pixel; of the grids only the edges of cells lie a pixel apart."""
+def pixels_of(data):
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB")).astype(int)
+
+
+def apart(data, figure, sheet):
+    """(painted pixels, share of pixels that matplotlib draws otherwise): none of them outside the grids."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    pattern = random_pattern(5, len(HARD))
-    made = drawn_layer(pattern=pattern, weighted=True)
-    painted = np.asarray(Image.open(io.BytesIO(made["png"])).convert("RGB")).astype(int)
     with figures.style():
-        figure = layer_figures.layer_figure(pattern, HARD, "m $y$ </title>", 3, weighted=True)
         figure.set_dpi(150)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         whole = np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
-        boxes = layer_figures.sheet(HARD, 5)
-    outside = np.ones(whole.shape[:2], bool)
-    for left, top, width, height in [*boxes.boxes, boxes.bar]:
+    painted, outside = pixels_of(data), np.ones(whole.shape[:2], bool)
+    for left, top, width, height in [*sheet.boxes, sheet.bar]:
         rows, columns = (slice(round(150 * a) - 2, round(150 * (a + b)) + 2) for a, b in ((top, height), (left, width)))
         outside[rows, columns] = False
     assert painted.shape == whole.shape
     assert (painted == whole)[outside].all()
-    assert ((painted - whole) != 0).any(-1).mean() < 0.06
+    return painted, ((painted - whole) != 0).any(-1).mean()
+
+
+def test_a_painted_layer_is_the_figure_that_matplotlib_draws():
+    """Words, frames and hatching pixel for pixel; of the grids only the edges of cells lie a pixel apart."""
+    pattern = random_pattern(5, len(HARD))
+    made = drawn_layer(pattern=pattern, weighted=True)
+    with figures.style():
+        figure = layer_figures.layer_figure(pattern, HARD, "m $y$ </title>", 3, weighted=True)
+        boxes = layer_figures.sheet(HARD, 5)
+    painted, share = apart(made["png"], figure, boxes)
+    assert share < 0.06
     (left, top, side, _), n = boxes.boxes[3], len(HARD)
     for query, key in ((n - 1, 0), (5, 5), (9, 2)):
         want = palette.colour("light", min(255, int(float((pattern[3, query, key] / pattern.max()) ** 0.5) * 256)) / 255)
@@ -649,17 +683,39 @@ def test_a_painted_layer_is_the_figure_that_matplotlib_draws():
         assert seen / 255 == pytest.approx(np.array(want), abs=0.008)
 
 
+def test_painted_scores_are_the_figure_that_matplotlib_draws():
+    """Two figures on one sheet, the second as if alone: each map in its place, a score without values hatched."""
+    names, title, how = ["a", "b", "c", "$d$"], "m $y$ </title>", "2 sequences"
+    maps = torch.rand(4, 3, 5, generator=torch.Generator().manual_seed(0))
+    maps[2] = NAN
+    made = list(score_figures.files([("first", (1 - maps, "other")), ("second", (maps, title, how))], names, 3, 5))
+    assert [(stem, kind) for stem, kind, _ in made] == [("first", "svg"), ("first", "png"), ("second", "svg"),
+                                                        ("second", "png")]
+    with figures.style():
+        figure = score_figures.score_figure(list(zip(names, maps, strict=True)), title, how=how)
+        sheet = score_figures.sheet(names, 3, 5)
+    painted, share = apart(made[3][2], figure, sheet)
+    assert share < 0.06
+    for n, (left, top, width, height) in enumerate(sheet.boxes):
+        for layer_, head in ((0, 0), (2, 3)):
+            want = palette.colour("light", min(255, int(float(maps[n, layer_, head]) * 256)) / 255) if n != 2 else (1, 1, 1)
+            seen = painted[round(150 * (top + (layer_ + 0.4) / 3 * height)), round(150 * (left + (head + 0.4) / 5 * width))]
+            assert n == 2 or seen / 255 == pytest.approx(np.array(want), abs=0.008)
+    assert f">{html.escape(title)}<" in made[2][2].decode().replace("&#x27;", "'")
+    assert "hatched: no value; 2 sequences" in made[2][2].decode()
+
+
 def test_grids_at_another_size_by_hand():
     """Three pixels a cell or more: its own colour. Fewer: averages, to which a masked cell lends no colour."""
     black, white, none = (0, 0, 0, 255), (255, 255, 255, 255), (9, 9, 9, 0)
     cells_ = np.array([[black, white], [none, none]], np.uint8)
-    large = layer_figures.resized(cells_, 6, 7)
+    large = painting.resized(cells_, 6, 7)
     assert (large[:3, :3] == black).all()
     assert (large[:3, 4:] == white).all()
     assert (large[3:, :, 3] == 0).all()
-    one = layer_figures.resized(cells_, 1, 1)[0, 0]
+    one = painting.resized(cells_, 1, 1)[0, 0]
     assert one.tolist() == [128, 128, 128, 128]
-    assert layer_figures.averaging(3, 2) == pytest.approx(np.array([[2 / 3, 1 / 3, 0], [0, 1 / 3, 2 / 3]]))
+    assert painting.averaging(3, 2) == pytest.approx(np.array([[2 / 3, 1 / 3, 0], [0, 1 / 3, 2 / 3]]))
 
 
 def test_a_picture_for_print_says_its_size_and_reads_back():
@@ -672,7 +728,7 @@ def test_a_picture_for_print_says_its_size_and_reads_back():
 def test_long_texts_name_some_tokens():
     with figures.style():
         figure = layer_figures.layer_figure(random_pattern(1, 60), [f"t{i}" for i in range(60)], "m", 3)
-    texts = [text.get_text() for text in figure.axes[0].texts]
+    texts = [text.get_text() for text in figure.texts]
     assert [t for t in texts if t.startswith("t")] == [t for i in range(0, 60, 3) for t in (f"t{i}", f"t{i}")]
     assert any("one token in 3 is named" in t for t in texts)
 
@@ -701,8 +757,7 @@ def written(model, tmp_path_factory):
 @pytest.fixture
 def no_figures(monkeypatch):
     """Empty figures, for tests that look at other things."""
-    monkeypatch.setattr(figures, "files", lambda draw: {"png": b"", "svg": b""})
-    monkeypatch.setattr(layer_figures, "files", lambda wanted, labels, n_head: [
+    monkeypatch.setattr(painting, "files", lambda sheet, marks, wanted: [
         (stem, kind, b"") for stem, _ in wanted for kind in ("png", "svg")])
 
 
@@ -812,7 +867,7 @@ def test_a_failure_leaves_nothing_behind(model, tmp_path, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("no more ink")
 
-    monkeypatch.setattr(figures, "files", fail)
+    monkeypatch.setattr(painting, "files", fail)
     with pytest.raises(RuntimeError, match="no more ink"):
         inspector.report(model, "The cat", out=tmp_path / "half", check=False, period=5)
     assert list(tmp_path.iterdir()) == []

@@ -27,11 +27,15 @@ def png(pixels, dpi=None):
     differs from the row above (filter 2), and little time is spent on squeezing that.
     """
     rows, columns, channels = pixels.shape
-    lines = np.zeros((rows, 1 + columns * channels), np.uint8)          # each line begins with its filter type
-    lines[:, 1:] = pixels.reshape(rows, -1)
+    flat = pixels.reshape(rows, -1)
+    lines = np.empty((rows, 1 + flat.shape[1]), np.uint8)               # each line begins with its filter type
+    lines[:, 0] = 0
     if dpi:
-        lines[1:, 1:] -= lines[:-1, 1:].copy()
         lines[1:, 0] = 2
+        lines[0, 1:] = flat[0]
+        np.subtract(flat[1:], flat[:-1], out=lines[1:, 1:])
+    else:
+        lines[:, 1:] = flat
     header = struct.pack(">IIBBBBB", columns, rows, 8, {2: 4, 3: 2, 4: 6}[channels], 0, 0, 0)      # 8 bits a channel
     size = _chunk(b"pHYs", struct.pack(">IIB", *[round(dpi / 0.0254)] * 2, 1)) if dpi else b""
     return (b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + size

@@ -5,7 +5,6 @@ rectangle. Object-oriented matplotlib only: nothing global. The figures of layer
 """
 
 import io
-import math
 import unicodedata
 from contextlib import contextmanager
 from functools import cache
@@ -77,6 +76,11 @@ def ramp():
     return coloured(np.linspace(0, 1, 256)[None])
 
 
+def text(axes, x, y, said, **options):
+    """A text at a place of the axes, but of the figure's own: one of the axes would be made ready to be clipped, slowly."""
+    return axes.figure.text(x, y, said, transform=axes.transData, **options)
+
+
 def image(axes, colours, box, kind="png"):
     """One grid as one image, in SVG at its own resolution. colours: uint8 [rows, columns, 4]; box: see `frame`."""
     from matplotlib.image import AxesImage
@@ -101,37 +105,6 @@ def frame(axes, box):
     from matplotlib.patches import Rectangle
     left, top, width, height = box
     return axes.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor="#8a8597", linewidth=0.6))
-
-
-def score_figure(maps, title, kind="png", *, how=""):
-    """Maps over layers (down) and heads (across) on a fixed scale from 0 to 1. maps: [(name, [layer, head])].
-
-    how: the protocol, in a few words, to stand under the title.
-    """
-    n_layer, n_head = maps[0][1].shape
-    columns, wide, gap, top = 3, 2.1, 0.4, 0.95
-    tall = wide * min(2.5, max(0.4, n_layer / n_head))
-    rows, margin = math.ceil(len(maps) / columns), 0.45
-    figure, axes = blank(margin + columns * (wide + gap) - gap + 0.15, top + rows * (tall + 0.55) - 0.15)
-    for at, (name, values) in enumerate(maps):
-        box = (margin + (at % columns) * (wide + gap), top + (at // columns) * (tall + 0.55), wide, tall)
-        hatching(axes, box)
-        image(axes, coloured(values.detach().cpu().double().numpy()), box, kind)
-        frame(axes, box)
-        axes.text(box[0], box[1] - 0.06, name, fontsize=9)
-        for i in range(0, n_layer, math.ceil(0.14 * n_layer / tall)):
-            axes.text(box[0] - 0.05, box[1] + (i + 0.5) / n_layer * tall, str(i), ha="right", va="center", fontsize=7)
-        for i in range(0, n_head, math.ceil(0.17 * n_head / wide)):
-            axes.text(box[0] + (i + 0.5) / n_head * wide, box[1] + tall + 0.05, str(i), ha="center", va="top", fontsize=7)
-    what = "layers down, heads across; hatched: no value" + (f"; {how}" if how else "")
-    axes.text(margin, 0.32, drawable(title, 60), fontsize=11)
-    axes.text(margin, 0.50, what, fontsize=7, color=SOFT)
-    bar = (figure.get_figwidth() - 0.15 - 1.8, 0.22, 1.8, 0.09)
-    image(axes, ramp(), bar, kind)
-    frame(axes, bar)
-    for tick in (0, 0.25, 0.5, 0.75, 1):
-        axes.text(bar[0] + tick * bar[2], 0.36, f"{tick:.3g}", fontsize=6.5, ha="center", va="top")
-    return figure
 
 
 def files(draw, dpi=150):

@@ -7,7 +7,7 @@ a `<script>` goes through `script_json`. Nothing here reads a clock, a random nu
 import json
 import math
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -44,6 +44,7 @@ def environment():
     return env
 
 
+@cache
 def static(name):
     """A style sheet or script of the package, to stand inside a page."""
     from markupsafe import Markup
@@ -72,6 +73,16 @@ def axis(labels, pitch=PITCH, widest=WIDE):
         least += 1
     return [{"index": i, "label": words.directed(label), "level": level(i)} for i, label in enumerate(labels)
             if level(i) >= least]
+
+
+@lru_cache(maxsize=8)
+def side(labels, pitch=PITCH):
+    """(the labels along one side of a grid as markup, the width of the widest). Made once: all heads share them.
+
+    labels: a tuple.
+    """
+    kept = axis(labels, pitch)
+    return environment().get_template("grid.html").module.axis(kept), max(width_of(each["label"]) for each in kept)
 
 
 def thinning(name, n, pitch=PITCH):
@@ -111,11 +122,10 @@ def picture(values, row_labels, column_labels, name, aria, *, rows, columns, pit
     name: the picture's id; aria: what it shows, for those who cannot see it; rows, columns: the classes that
     `thinning` has rules for; numbers: whether small grids show the numbers in their cells.
     """
-    across = axis(column_labels, pitch)
-    longest = max(width_of(a["label"]) for a in [*axis(row_labels), *across])
+    (down, tallest), (across, widest) = side(tuple(row_labels)), side(tuple(column_labels), pitch)
     return {"name": name, "aria": aria, "n_rows": len(row_labels), "n_columns": len(column_labels),
-            "rows": axis(row_labels), "columns": across, "row_class": rows, "column_class": columns,
-            "gutter": f"{min(longest, 30) * 6.6 + 10:.0f}px", "uri": cells.data_uri(cells.encode(values)),
+            "rows": down, "columns": across, "row_class": rows, "column_class": columns,
+            "gutter": f"{min(max(tallest, widest), 30) * 6.6 + 10:.0f}px", "uri": cells.data_uri(cells.encode(values)),
             "numbers": cell_numbers(values) if numbers else [], "weighted": None}
 
 
@@ -129,12 +139,14 @@ def with_values(drawn, values, largest):
                                   "numbers": cell_numbers(values, lambda part: words.compact(part * largest))}}
 
 
+@cache
 def ramps():
     """The filters that colour stored levels: [(id, {"R": table, ...})], and the colour bars' own levels."""
     return [(f"{theme}-{scale}", palette.filter_tables(theme, scale))
             for theme in ("light", "dark") for scale in ("sqrt", "linear")]
 
 
+@cache
 def bars():
     """Two colour bars as data addresses, {scale: uri}: weight grows evenly along `linear`, its root along `sqrt`."""
     steps = torch.linspace(0, 1, 256, dtype=torch.float64)[None]

@@ -106,8 +106,9 @@ def index_page(tokens, strips, repeats, on_text, induction, check, facts, files,
     """
     labels = tokens["label"].tolist()
     n_layer, n_head = facts["n_layer"], facts["n_head"]
-    verdicts = {score.column: [(int(row.layer), int(row.head)) for row in repeats.itertuples()
-                               if score.column in row.verdict] for score in words.SCORES}
+    found = list(zip(repeats["layer"].tolist(), repeats["head"].tolist(), repeats["verdict"], strict=True))
+    verdicts = {score.column: [(layer, head) for layer, head, verdict in found if score.column in verdict]
+                for score in words.SCORES}
     queries = on_text.attrs["n_queries"]["induction"]
     sets = [{"id": "on-repeats", "title": "Scores on repeated random tokens",
              "note": f"Layers down, heads across, from 0 to 1. {words.count(repeats.attrs['period'])} distinct random "

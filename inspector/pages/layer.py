@@ -25,7 +25,8 @@ def weight_rows(weights, table):
     """The rows of the weights table with a histogram each. weights: {name: tensor}; table: see `tables.weight_table`."""
     rows = []
     for row in table[table["head"].isna()].to_dict("records"):
-        counts, limit = tables.histogram(weights[row["weight"]])
+        limit = max(-row["smallest"], row["largest"]) or 1.0
+        counts = tables.histogram(weights[row["weight"]], limit)
         rows.append({**row, "path": spark(counts), "bins": len(counts), "limit": limit})
     return rows
 

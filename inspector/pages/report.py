@@ -1,8 +1,8 @@
 """`report`: a model and a text become a folder of pages, figures and tables that opens anywhere."""
 
+import itertools
 import math
 import time
-from functools import partial
 from pathlib import Path
 
 from .. import checks, record
@@ -13,7 +13,7 @@ from ..findings.study import study as induction_study
 from ..findings.table import heads
 from ..findings.values import VALUE_TOKENS, additive_shares, value_table, value_weighted
 from ..model.tracing import ATTENTION_TOKENS, attention_table, trace
-from . import figures, layer_figures, presets, tables, words
+from . import layer_figures, presets, score_figures, tables, words
 from .html import model_facts, page_name
 from .index import index_page, layer_strips
 from .induction import section
@@ -121,16 +121,20 @@ def write_tables(folder, traced, token_table, repeats, on_text, in_text, proof, 
 def write_figures(folder, traced, repeats, on_text, weights, shared, progress=None):
     """Two figures of each layer, its pattern as it is and value-weighted, and those of the scores, as PNG and SVG."""
     folder.mkdir()
-    for name, table, what in (("repeats", repeats, "repeated random tokens"), ("text", on_text, "this text")):
-        maps = [(score.title, tables.grid_of(table, score.column)) for score in words.SCORES]
-        draw = partial(figures.score_figure, maps, f"{shared['model']}, scores on {what}",
-                       how=protocol_words(table.attrs["run"]["arguments"]))
-        for kind, data in figures.files(draw).items():
-            (folder / f"scores_{name}.{kind}").write_bytes(data)
-    layers = range(shared["n_layer"])
-    drawn = layer_figures.files(layer_grid_figures(traced, weights, shared), traced.labels, shared["n_head"])
-    for stem, kind, data in progress(drawn, total=4 * len(layers), desc="figures") if progress is not None else drawn:
+    drawn = itertools.chain(
+        score_figures.files(score_map_figures(repeats, on_text, shared), [score.title for score in words.SCORES],
+                            shared["n_layer"], shared["n_head"]),
+        layer_figures.files(layer_grid_figures(traced, weights, shared), traced.labels, shared["n_head"]))
+    many = 4 + 4 * shared["n_layer"]
+    for stem, kind, data in progress(drawn, total=many, desc="figures") if progress is not None else drawn:
         (folder / f"{stem}.{kind}").write_bytes(data)
+
+
+def score_map_figures(repeats, on_text, shared):
+    """(file stem, arguments of `score_figures.marks`) of the figures of the two tables of heads."""
+    for name, table, what in (("repeats", repeats, "repeated random tokens"), ("text", on_text, "this text")):
+        yield f"scores_{name}", ([tables.grid_of(table, score.column) for score in words.SCORES],
+                                 f"{shared['model']}, scores on {what}", protocol_words(table.attrs["run"]["arguments"]))
 
 
 def layer_grid_figures(traced, weights, shared):

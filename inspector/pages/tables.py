@@ -8,6 +8,7 @@ import torch
 
 from . import words
 
+IN_CACHE = 2**16    # numbers that statistics are taken of together
 NEXT = 5            # next tokens shown for each position
 
 
@@ -79,30 +80,43 @@ def first_token_shares(pattern):
     return pattern[..., 1:, 0].mean(-1)
 
 
+def statistics(values):
+    """[norm, mean, std, smallest, largest] of a tensor's numbers, in float64; std: root of the mean square around the mean.
+
+    Some numbers at a time, which then stay in the cache; their sums join as in Chan, Golub and LeVeque 1979, eq. 2.1.
+    """
+    found = []
+    for part in values.detach().flatten().split(IN_CACHE):
+        wide = part.to("cpu", torch.float64)
+        away = wide - wide.mean()
+        found.append((len(wide), wide @ wide, wide.mean(), away @ away, *wide.aminmax()))
+    n, squares, means, spread, low, high = torch.tensor(found, dtype=torch.float64).T
+    mean = (n * means).sum() / n.sum()
+    variance = (spread.sum() + (n * (means - mean) ** 2).sum()) / n.sum()
+    return torch.stack([squares.sum().sqrt(), mean, variance.sqrt(), low.min(), high.max()]).tolist()
+
+
 def weight_table(weights, layer):
     """A row a weight: layer, weight, shape, numbers, norm (Frobenius), mean, std, smallest, largest.
 
     weights: {name: tensor}. A matrix with a head axis has a row more for each head, `W_Q 0.3`, with its own norm.
     """
     rows = []
-    for name, tensor in weights.items():
-        values = tensor.detach().to("cpu", torch.float64)
-        parts = [(name, None, values)]
+    for name, values in weights.items():
+        parts = [(None, values)]
         if name in ("W_Q", "W_K", "W_V", "W_O"):
-            parts += [(name, head, part) for head, part in enumerate(values)]
-        for _, head, part in parts:
-            rows.append((layer, name, head, " x ".join(map(str, part.shape)), part.numel(), float(part.norm()),
-                         float(part.mean()), float(part.std(correction=0)), float(part.min()), float(part.max())))
+            parts += enumerate(values)
+        rows += [(layer, name, head, " x ".join(map(str, part.shape)), part.numel(), *statistics(part))
+                 for head, part in parts]
     table = pd.DataFrame(rows, columns=["layer", "weight", "head", "shape", "numbers", "norm", "mean", "std", "smallest",
                                         "largest"])
     return table.astype({"head": "Int64"})
 
 
-def histogram(tensor, bins=40):
-    """(counts, limit): how the values lie between -limit and +limit, the largest absolute value. counts: [bins]."""
+def histogram(tensor, limit, bins=40):
+    """[bins] counts: how the values lie between -limit and +limit."""
     values = tensor.detach().to("cpu", torch.float64).flatten()
-    limit = float(values.abs().max()) or 1.0
-    return torch.histc(values, bins=bins, min=-limit, max=limit).long().tolist(), limit
+    return torch.histc(values, bins=bins, min=-limit, max=limit).long().tolist()
 
 
 def find_word(texts, word, last=False):
