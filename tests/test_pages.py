@@ -267,10 +267,10 @@ def test_statistics_of_parts_are_those_of_the_whole(monkeypatch):
     monkeypatch.setattr(tables, "IN_CACHE", 64)
     values = torch.randn(10, 100, generator=torch.Generator().manual_seed(1)) + 1e4
     wide = values.double()
-    assert tables.statistics(values) == pytest.approx(
+    assert tables.statistics(tables.sums_of(values)) == pytest.approx(
         [float(wide.norm()), float(wide.mean()), float(wide.std(correction=0)), float(wide.min()), float(wide.max())],
         rel=1e-12)
-    assert tables.statistics(torch.full((3, 71), 0.5))[1:] == [0.5, 0, 0.5, 0.5]
+    assert tables.statistics(tables.sums_of(torch.full((3, 71), 0.5)))[1:] == [0.5, 0, 0.5, 0.5]
 
 
 @pytest.mark.parametrize(("texts", "word", "last", "want"), [
@@ -659,9 +659,14 @@ def apart(data, figure, sheet):
         canvas.draw()
         whole = np.asarray(canvas.buffer_rgba())[..., :3].astype(int)
     painted, outside = pixels_of(data), np.ones(whole.shape[:2], bool)
-    for left, top, width, height in [*sheet.boxes, sheet.bar]:
-        rows, columns = (slice(round(150 * a) - 2, round(150 * (a + b)) + 2) for a, b in ((top, height), (left, width)))
-        outside[rows, columns] = False
+    for box in [*sheet.boxes, sheet.bar]:
+        exact = [150 * length for length in (box[0], box[1], box[0] + box[2], box[1] + box[3])]
+        left, top, right, bottom = (round(length) for length in exact)
+        assert exact == pytest.approx([left, top, right, bottom], abs=1e-6)
+        outside[top - 2:bottom + 2, left - 2:right + 2] = False
+        down, across = slice(top + 1, bottom), slice(left + 1, right)
+        for line in ((down, left), (down, right), (top, across), (bottom, across)):
+            assert (painted[line] == (0x8a, 0x85, 0x97)).all()        # the frame is whole: no grid, no hatching over it
     assert painted.shape == whole.shape
     assert (painted == whole)[outside].all()
     return painted, ((painted - whole) != 0).any(-1).mean()

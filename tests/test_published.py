@@ -14,7 +14,7 @@ import torch
 import inspector
 from inspector.cli import main
 from inspector.errors import ArgumentError
-from inspector.findings import table as head_table
+from inspector.findings import scoring
 from inspector.findings.published import data, readings, table
 from inspector.findings.published.data import golden, release_of, statements
 from inspector.findings.published.readings import READINGS, Reading
@@ -77,13 +77,13 @@ def swapped(model, layer, first, second):
 
 
 def one_column_off(model, patch):
-    straight = head_table.score_cells
+    straight = scoring.score_cells
 
     def off(*rows, **how):
         cells = straight(*rows, **how)
         return cells._replace(key=(cells.key - 1).clamp(min=0))
 
-    patch.setattr(head_table, "score_cells", off)
+    patch.setattr(scoring, "score_cells", off)
 
 
 def unfolded(model, patch):
@@ -112,7 +112,8 @@ def other_target(model, patch):
 
 
 MUTANTS = {
-    "scores read one column off": (one_column_off, {f"tl-seed0 {name}" for name in ("previous_token", "duplicate_token", "induction")}),
+    "scores read one column off": (one_column_off, {f"tl-seed0 {name}" for name in (
+        "previous_token", "duplicate_token", "induction")}),
     "OV not folded": (unfolded, {"ov ov_copying", "ov ov_copying_vocab", "composition q", "composition k", "composition v"}),
     "100 entries for 101": (from_the_stripe_alone, {"tl-seed0 induction"}),
     "Q and K composition exchanged": (exchanged, {"composition q", "composition k"}),

@@ -15,7 +15,8 @@ from inspector.findings.cells import MATCHING, POSITIONAL, SUMS, copy_masks, fin
 from inspector.findings.prompts import draw, find_period, symbols
 from inspector.findings.protocols import PROTOCOLS
 from inspector.findings.scores import SCORES, pattern_scores, queries, uniform_rows
-from inspector.findings.table import chosen_rows, entries_per_query, score_sequences, uniform_levels
+from inspector.findings.scoring import chosen_rows, score_sequences, uniform_levels
+from inspector.findings.table import entries_per_query
 from inspector.findings.verdicts import holm, p_value
 
 from . import models
@@ -374,17 +375,19 @@ def test_columns_and_run_record(model):
     run = table.attrs["run"]["arguments"]
     assert (run["period"], run["repeats"], run["n_sequences"], run["seed"], run["bos"]) == (13, 2, 16, 0, False)
     assert run["protocol"] == "stripe"
-    assert "scan" in run["kernel"]
+    assert run["kernel"] == "scan"
 
 
 def test_batches_and_blocks_do_not_change_the_numbers(model, monkeypatch):
-    from inspector.findings import table as module
+    from inspector.findings import scoring
+    from inspector.model import kernels
     prompts = draw(model, period=13, n_sequences=5)
     rows = prompts.symbols.expand(5, -1)
     want = score_sequences(model, prompts.ids, rows, STRIPE, 13)
-    for positions, block in ((1, 128), (60, 3), (10000, 7)):
-        monkeypatch.setattr(module, "POSITIONS_AT_ONCE", positions)
-        monkeypatch.setattr(module, "BLOCK", block)
+    for positions, block, remembered in ((1, 128, 0), (60, 3, 2**20), (10000, 7, 0)):
+        monkeypatch.setattr(scoring, "POSITIONS_AT_ONCE", positions)
+        monkeypatch.setattr(scoring, "REMEMBERED", remembered)
+        monkeypatch.setattr(kernels, "block_rows", lambda n_head, n, block=block: block)
         found = score_sequences(model, prompts.ids, rows, STRIPE, 13)
         for name in SCORES:
             torch.testing.assert_close(found[name], want[name], rtol=0, atol=1e-13)

@@ -18,8 +18,8 @@ def _functional():
 def _gelu_tanh(x):
     # Hendrycks and Gimpel 2016 (arXiv 1606.08415), section 2: the tanh approximation, x/2 (1 + tanh u), written as
     # x sigmoid(2u), which is the same. torch's own takes twice as long in float32.
-    twice = (x * x).mul_(2 * math.sqrt(2 / math.pi) * 0.044715).add_(2 * math.sqrt(2 / math.pi)).mul_(x)
-    return twice.sigmoid_().mul_(x)
+    cubic = x.addcmul(x, x * x, value=0.044715)
+    return cubic.mul_(2 * math.sqrt(2 / math.pi)).sigmoid_().mul_(x)
 
 
 def _gelu_fast(x):

@@ -31,7 +31,7 @@ from ..record import run_record
 from .direct import direct_logits, direct_unembedding, double, final_scale
 from .prompts import distinct_rows, draw, drawable_ids, generator_of, longest_period
 from .protocols import PROTOCOLS, id_range
-from .table import POSITIONS_AT_ONCE
+from .scoring import POSITIONS_AT_ONCE
 from .verdicts import LEVEL, holm, p_value
 
 OLSSON = PROTOCOLS["olsson"]

@@ -26,6 +26,7 @@ from .cells import MATCHING, SUMS, find_copies, score_cells
 
 ENTROPIES = ("entropy", "entropy_relative")
 SCORES = (*SUMS, *ENTROPIES)
+CELLS_AT_ONCE = 1024          # cells whose q and k are looked up together: they stay in the caches
 
 
 def entropy(pattern):
@@ -35,16 +36,37 @@ def entropy(pattern):
     return logs.mul_(pattern).sum(-1).neg_()                                                 # [..., query]
 
 
+def _added(weights, cells, batch, n_query):
+    """The weights of cells [cell, head] added where they belong: [*batch, head, query, score]."""
+    total = weights.new_zeros(len(SUMS) * batch.numel() * n_query, weights.shape[-1])
+    total.index_add_(0, cells.place, weights)
+    return total.view(len(SUMS), *batch, n_query, weights.shape[-1]).movedim(0, -1).transpose(-3, -2)
+
+
 def row_sums(pattern, cells):
     """The sums of cells that most scores are. pattern: a block [*batch, head, query, key 0..last row], cells: its Cells.
 
     Returns [*batch, head, query, score], scores in the order of `cells.SUMS`.
     """
-    batch, (n_head, n_query, n_key) = pattern.shape[:-3], pattern.shape[-3:]
-    flat = pattern.reshape(-1, n_head, n_query, n_key)
-    total = pattern.new_zeros(len(SUMS) * len(flat) * n_query, n_head)
-    total.index_add_(0, cells.place, flat[cells.sequence, :, cells.row, cells.key])
-    return total.view(len(SUMS), *batch, n_query, n_head).movedim(0, -1).transpose(-3, -2)   # [head, query, score]
+    flat = pattern.reshape(-1, *pattern.shape[-3:])
+    return _added(flat[cells.sequence, :, cells.row, cells.key], cells, pattern.shape[:-3], pattern.shape[-2])
+
+
+def row_sums_of_products(q, k, scale, lse, cells):
+    """The same without a pattern: each cell is exp(q_i . k_j * scale - lse_i), in lse's dtype. cells: of whole texts.
+
+    q, k: [*batch, head, pos, d_head]; lse: [*batch, head, query], ln of the sum of exp(score) of each row.
+    """
+    *batch, n_head, n, d_head = q.shape
+    queries, keys = (x.transpose(-3, -2).reshape(-1, n_head, d_head) for x in (q, k))        # [batch * pos, head, d_head]
+    lse = lse.transpose(-2, -1).reshape(-1, n_head)                                          # [batch * pos, head]
+    weights = lse.new_empty(len(cells.key), n_head)
+    for a in range(0, len(weights), CELLS_AT_ONCE):
+        sequence, row, key, _ = (part[a:a + CELLS_AT_ONCE] for part in cells)
+        here = sequence * n + row
+        products = queries.index_select(0, here).to(lse.dtype).mul_(keys.index_select(0, sequence * n + key))
+        weights[a:a + CELLS_AT_ONCE] = products.sum(-1).mul_(scale).sub_(lse.index_select(0, here)).exp_()
+    return _added(weights, cells, torch.Size(batch), n)
 
 
 def named(sums, spread):

@@ -4,93 +4,19 @@ On repeated random ids (the default) or on the user's own text or ids. The grids
 made in blocks of rows, reduced to row scores and dropped.
 """
 
-from functools import lru_cache
-
 import pandas as pd
 import torch
 
 from ..checkpoint import tokens
 from ..errors import ArgumentError
-from ..model.forward import embed, layers, refuse_overflow
-from ..model.kernels import scan
 from ..record import run_record
-from .cells import MATCHING, find_copies, score_cells
+from .cells import MATCHING, find_copies
 from .prompts import Prompts, distinct_rows, draw, drawable_ids, find_period, generator_of, with_bos
 from .protocols import Protocol, id_range
 from .protocols import protocol as protocol_of
-from .scores import SCORES, entropy, mean_rows, named, queries, row_sums, uniform_rows
+from .scores import SCORES, queries
+from .scoring import chosen_rows, kernel_name, score_sequences, uniform_levels
 from .verdicts import LEVEL, THRESHOLD, mean_se, verdicts
-
-POSITIONS_AT_ONCE = 2048      # sequences computed together hold about this many positions: enough rows for fast products
-BLOCK = 128                   # rows of the even pattern made at a time, for the uniform levels
-REMEMBERED = 2**20            # so many cells of earlier copies are looked up once for all layers (24 MB); more, each time
-
-
-def without_first(pattern, first_query):
-    """The pattern with column 0 removed (set to 0) and rows renormalised; row 0 has nothing left. Not in place."""
-    rest = pattern.clone()
-    rest[..., 0] = 0
-    return rest / rest.sum(-1, keepdim=True).clamp(min=torch.finfo(rest.dtype).tiny)
-
-
-def chosen_rows(symbols, rule, period):
-    """{score: mask [*batch, query]} under a protocol."""
-    masks = queries(symbols)
-    position = torch.arange(symbols.shape[-1], device=symbols.device)
-    if rule.drop_first:
-        masks = {name: mask & (position >= (2 if name == "previous_token" else 1)) for name, mask in masks.items()}
-    if rule.diagonal:
-        # With row and column 0 removed the diagonal starts one later: query L-1 would look at the removed key 0.
-        masks["induction"] = (position >= period - 1 + rule.drop_first).expand(symbols.shape)
-    return masks
-
-
-def reducer(symbols, rule, period):
-    """What a scan keeps of a block of rows under a protocol: the sums of cells and the entropy. symbols: [sequence, pos]."""
-    copies = find_copies(symbols)
-    # One lookup for all layers, where the cells are few: a text that repeats one token has a quarter of a grid of them.
-    few = int(copies.earlier.sum()) <= REMEMBERED
-
-    @lru_cache(maxsize=None if few else 1)
-    def cells(first_query, n_query):
-        return score_cells(copies, first_query, n_query, diagonal=period - 1 if rule.diagonal else None)
-
-    def reduce(pattern, first_query):
-        if rule.drop_first:
-            pattern = without_first(pattern, first_query)
-        return {"sums": row_sums(pattern, cells(first_query, pattern.shape[-2])), "entropy": entropy(pattern)}
-
-    return reduce
-
-
-def score_sequences(model, ids, symbols, rule, period, progress=None):
-    """{score: [sequence, layer, head]}, float64 on the CPU: each sequence's mean over its queries.
-
-    ids: [sequence, pos]; symbols: [sequence, pos], which cells are copies.
-    """
-    per_batch = max(1, POSITIONS_AT_ONCE // ids.shape[1])
-    starts = range(0, len(ids), per_batch)
-    parts = []
-    for a in progress(starts) if progress is not None else starts:
-        batch_ids, batch_symbols = ids[a:a + per_batch], symbols[a:a + per_batch].to(model.device)
-        masks, kernel = chosen_rows(batch_symbols, rule, period), scan(reducer(batch_symbols, rule, period))
-        found = []
-        for layer in layers(model, embed(model, batch_ids), kernel=kernel, finish=False):
-            refuse_overflow(layer.kept["entropy"], f"the pattern of layer {layer.index}", model.dtype)
-            rows = named(layer.kept["sums"].double(), layer.kept["entropy"].double())
-            found.append({name: mean_rows(rows[name], masks[name]).cpu() for name in SCORES})
-        parts.append({name: torch.stack([row[name] for row in found], dim=1) for name in SCORES})
-    return {name: torch.cat([part[name] for part in parts]) for name in SCORES}
-
-
-def uniform_levels(symbols, rule, period):
-    """{score: level of a head that looks everywhere alike}, the same cells, mean over sequences; symbols [sequence, pos]."""
-    count, n = symbols.shape
-    reduce, masks = reducer(symbols, rule, period), chosen_rows(symbols, rule, period)
-    # Block by block, as any pattern: [sequence, 1, query, key].
-    blocks = [reduce(uniform_rows(a, min(BLOCK, n - a)).expand(count, -1, -1, -1), a) for a in range(0, n, BLOCK)]
-    rows = named(*(torch.cat([block[name] for block in blocks], dim=2) for name in ("sums", "entropy")))
-    return {name: float(mean_rows(rows[name], masks[name]).nanmean()) for name in SCORES}
 
 
 def entries_per_query(symbols):
@@ -229,7 +155,8 @@ def heads(model, ids=None, *, text=None, period=None, repeats=2, n_sequences=16,
             "period": prompts.period if prompts else found,
             "repeats": prompts.repeats if prompts else None, "n_sequences": len(prompts.ids if prompts else rows),
             "bos": prompts.bos if prompts else bos, "seed": seed, "threshold": threshold, "level": LEVEL,
-            "text": text, "ids": ids, "kernel": f"scan, {BLOCK} rows", "n_queries": n_queries}
+            "text": text, "ids": ids, "n_queries": n_queries,
+            "kernel": kernel_name(model, prompts.symbols if prompts else rows, rule)}
     table.attrs = {"run": run_record(model, "heads", **used), "n_queries": n_queries, "threshold": threshold,
                    "period": used["period"]}
     return table

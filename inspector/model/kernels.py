@@ -32,7 +32,7 @@ class Edit:
 
 UNTOUCHED = Edit()
 BLOCK_CELLS = 2**20           # cells of the pattern made at a time: small enough for the caches, large enough to be busy
-LEAST_ROWS = 16               # ... but never fewer rows than this
+LEAST_ROWS = 32               # ... but never fewer rows than this
 
 
 class Grids(NamedTuple):

@@ -21,7 +21,8 @@ from ..direct import double
 from ..prompts import draw, symbols
 from ..protocols import PROTOCOLS, id_range
 from ..scores import pattern_scores
-from ..table import entries_per_query, score_sequences
+from ..scoring import score_sequences
+from ..table import entries_per_query
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,0 +1,114 @@
+"""Every head's scores on many sequences, from row statistics alone: no grid is ever held.
+
+Sequences go through together, some thousand positions at a time. Of each layer's attention only the sums of cells and the
+entropy of every row are kept (`model.kernels.scan`, or `model.fused` where that is faster); the last layer makes only its
+q and k. Memory is linear in the text.
+
+Where the time goes, and what did not help, for GPT-2 small's size, 1,024 tokens, float32, 2 threads (`scripts/benchmark.py
+scan`): NOTE
+"""
+
+from functools import lru_cache
+
+import torch
+
+from ..model.forward import embed, layers, refuse_overflow
+from ..model.fused import fused, usable
+from ..model.kernels import scan
+from .cells import Cells, find_copies, score_cells
+from .scores import SCORES, entropy, mean_rows, named, queries, row_sums, row_sums_of_products, uniform_rows
+
+POSITIONS_AT_ONCE = 2048      # sequences computed together hold about this many positions: enough rows for fast products
+BLOCK = 128                   # rows of the even pattern made at a time, for the uniform levels
+FEW_COPIES = 8                # earlier copies a position, up to which a fused kernel and single cells are faster
+REMEMBERED = 2**20            # so many cells of earlier copies are looked up once for all layers (24 MB); more, each time
+
+
+def without_first(pattern, first_query):
+    """The pattern with column 0 removed (set to 0) and rows renormalised; row 0 has nothing left. Not in place."""
+    rest = pattern.clone()
+    rest[..., 0] = 0
+    return rest / rest.sum(-1, keepdim=True).clamp(min=torch.finfo(rest.dtype).tiny)
+
+
+def chosen_rows(symbols, rule, period):
+    """{score: mask [*batch, query]} under a protocol."""
+    masks = queries(symbols)
+    position = torch.arange(symbols.shape[-1])
+    if rule.drop_first:
+        masks = {name: mask & (position >= (2 if name == "previous_token" else 1)) for name, mask in masks.items()}
+    if rule.diagonal:
+        # With row and column 0 removed the diagonal starts one later: query L-1 would look at the removed key 0.
+        masks["induction"] = (position >= period - 1 + rule.drop_first).expand(symbols.shape)
+    return masks
+
+
+def kernel_name(model, symbols, rule):
+    """"fused" where that is faster (`model.fused`) and the cells are few, each being a product of its own; else "scan"."""
+    few = int(find_copies(symbols).earlier.sum()) <= FEW_COPIES * symbols.numel()
+    return "fused" if usable(model) and few and not rule.drop_first else "scan"
+
+
+def cells_of(symbols, rule, period, device="cpu"):
+    """A function (first_query, n_query) -> Cells on a device, under a protocol. symbols: [sequence, pos], on the CPU."""
+    copies = find_copies(symbols)
+    # One lookup for all layers, where the cells are few: a text that repeats one token has half a grid of them.
+    few = int(copies.earlier.sum()) <= REMEMBERED
+
+    @lru_cache(maxsize=None if few else 1)
+    def cells(first_query, n_query):
+        found = score_cells(copies, first_query, n_query, diagonal=period - 1 if rule.diagonal else None)
+        return Cells(*(part.to(device) for part in found))
+
+    return cells
+
+
+def scanning(cells, rule):
+    """What a scan keeps of a block of rows under a protocol: the sums of cells and the entropy. cells: of `cells_of`."""
+    def reduce(pattern, first_query):
+        if rule.drop_first:
+            pattern = without_first(pattern, first_query)
+        return {"sums": row_sums(pattern, cells(first_query, pattern.shape[-2])), "entropy": entropy(pattern)}
+
+    return reduce
+
+
+def fusing(cells):
+    """The same from q, k and each row's log-sum-exp and mean score, as the fused kernel gives them."""
+    def reduce(q, k, scale, lse, expected):
+        sums = row_sums_of_products(q, k, scale, lse, cells(0, q.shape[-2]))
+        return {"sums": sums, "entropy": (lse - expected).clamp(min=0)}
+
+    return reduce
+
+
+def score_sequences(model, ids, symbols, rule, period, progress=None):
+    """{score: [sequence, layer, head]}, float64 on the CPU: each sequence's mean over its queries.
+
+    ids: [sequence, pos]; symbols: [sequence, pos], which cells are copies.
+    """
+    per_batch, name = max(1, POSITIONS_AT_ONCE // ids.shape[1]), kernel_name(model, symbols, rule)
+    starts = range(0, len(ids), per_batch)
+    parts = []
+    for a in progress(starts) if progress is not None else starts:
+        batch_ids, batch_symbols = ids[a:a + per_batch], symbols[a:a + per_batch]
+        masks, cells = chosen_rows(batch_symbols, rule, period), cells_of(batch_symbols, rule, period, model.device)
+        kernel = fused(fusing(cells)) if name == "fused" else scan(scanning(cells, rule))
+        found = []
+        for layer in layers(model, embed(model, batch_ids), kernel=kernel, finish=False):
+            refuse_overflow(layer.kept["entropy"], f"the pattern of layer {layer.index}", model.dtype)
+            # Averaged in float64 on the CPU: not every device has it.
+            rows = named(layer.kept["sums"].cpu().double(), layer.kept["entropy"].cpu().double())
+            found.append({name: mean_rows(rows[name], masks[name]) for name in SCORES})
+        parts.append({name: torch.stack([row[name] for row in found], dim=1) for name in SCORES})
+    return {name: torch.cat([part[name] for part in parts]) for name in SCORES}
+
+
+def uniform_levels(symbols, rule, period):
+    """{score: level of a head that looks everywhere alike}, the same cells, mean over sequences; symbols [sequence, pos]."""
+    count, n = symbols.shape
+    reduce, masks = scanning(cells_of(symbols, rule, period), rule), chosen_rows(symbols, rule, period)
+    # Block by block, as any pattern: [sequence, 1, query, key].
+    blocks = [reduce(uniform_rows(a, min(BLOCK, n - a)).expand(count, -1, -1, -1), a) for a in range(0, n, BLOCK)]
+    rows = named(*(torch.cat([block[name] for block in blocks], dim=2) for name in ("sums", "entropy")))
+    return {name: float(mean_rows(rows[name], masks[name]).nanmean()) for name in SCORES}
