@@ -5,6 +5,7 @@ rectangle. Object-oriented matplotlib only: nothing global. The figures of layer
 """
 
 import io
+import math
 import unicodedata
 from contextlib import contextmanager
 from functools import cache
@@ -14,8 +15,10 @@ import numpy as np
 from . import palette
 
 FONTS = ("DejaVu Sans", "Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans Arabic", "Noto Sans Hebrew", "Noto Sans Symbols2")
+DPI = 150               # pixels an inch of PNG files
 LONGEST = 16            # characters of a token label
 SOFT = "#625d70"        # the colour of what explains
+EDGE = "#8a8597"        # of frames
 
 
 @cache
@@ -55,6 +58,11 @@ def style():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(settings)
         yield
+
+
+def snapped(length):
+    """The next length, in inches, that is a whole number of pixels: frames and grids then meet on the same pixels."""
+    return math.ceil(length * DPI - 1e-9) / DPI
 
 
 def blank(width, height):
@@ -104,17 +112,17 @@ def frame(axes, box):
     """The frame of a grid. box: (left, top, width, height) in inches."""
     from matplotlib.patches import Rectangle
     left, top, width, height = box
-    return axes.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor="#8a8597", linewidth=0.6))
+    return axes.add_patch(Rectangle((left, top), width, height, fill=False, edgecolor=EDGE, linewidth=0.6))
 
 
-def files(draw, dpi=150):
+def files(draw):
     """{"png": bytes, "svg": bytes} of one figure. draw: a function (kind) -> Figure, called inside the style."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     made = {"png": io.BytesIO(), "svg": io.BytesIO()}
     with style():
         figure = draw("png")
-        figure.set_dpi(dpi)
+        figure.set_dpi(DPI)
         FigureCanvasAgg(figure).print_png(made["png"], metadata={"Software": None})
         FigureCanvasSVG(draw("svg")).print_svg(made["svg"], metadata={"Date": None})
     return {kind: file.getvalue() for kind, file in made.items()}

@@ -35,8 +35,8 @@ def head_norms(table):
     """{"names", "rows"}: the norm of each head's part of W_Q, W_K, W_V and W_O."""
     own = table[table["head"].notna()]
     names = list(dict.fromkeys(own["weight"]))
-    return {"names": names, "rows": [{"head": int(head), "norms": group["norm"].tolist()}
-                                     for head, group in own.groupby("head", sort=True)]}
+    norms = own["norm"].to_numpy().reshape(len(names), -1).T                                 # [head, name]
+    return {"names": names, "rows": [{"head": head, "norms": each} for head, each in enumerate(norms.tolist())]}
 
 
 def summary(heads):

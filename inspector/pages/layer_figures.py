@@ -12,7 +12,7 @@ from .words import head_name
 
 MOST_LABELS = 26        # along one grid
 FINEST = 512            # cells a side of one grid; longer texts are drawn in blocks
-SIDE, GAP, TOP = 2.7, 0.3, 0.95                                  # inches
+SIDE, GAP, TOP = 2.7, 0.3, 0.96                                  # inches, whole pixels
 VALUES = "value-weighted: weight times the length of v W_O; the scale ends at the layer's largest"
 TICKS = (0, 0.01, 0.1, 0.25, 0.5, 1)
 VALUE_TICKS = (0, 0.1, 0.25, 0.5, 1)
@@ -26,11 +26,11 @@ def sheet(labels, n_head):
     step = math.ceil(n / MOST_LABELS)
     size = min(8.0, 0.72 * 72 * SIDE / n * step)
     names = [drawable(label) for label in labels]
-    margin = 0.25 + max(map(len, names)) * size * 0.62 / 72
-    width = max(margin + columns * SIDE + (columns - 1) * GAP + 0.15, margin + 5)
+    margin = figures.snapped(0.25 + max(map(len, names)) * size * 0.62 / 72)
+    width = max(margin + columns * SIDE + (columns - 1) * GAP + 0.16, margin + 5)
     figure, axes = figures.blank(width, TOP + rows * (SIDE + GAP) - GAP + margin)
     boxes = [(margin + (h % columns) * (SIDE + GAP), TOP + (h // columns) * (SIDE + GAP), SIDE, SIDE) for h in range(n_head)]
-    bar = (width - 0.15 - 1.8, 0.22, 1.8, 0.09)
+    bar = (width - 0.16 - 1.8, 0.22, 1.8, 0.1)
     for box in [*boxes, bar]:
         figures.hatching(axes, box)
     for h, (left, top, _, _) in enumerate(boxes):

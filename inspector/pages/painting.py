@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import cells, figures
+from .figures import DPI, EDGE
 
-INK, EDGE, THIN = "#000000", "#8a8597", 0.6
+INK, THIN = "#000000", 0.6
 
 
 class Sheet(NamedTuple):
@@ -25,7 +26,7 @@ class Sheet(NamedTuple):
 
     figure: Any             # matplotlib's, with labels, hatching and explanation on it
     axes: Any               # its one axes, in inches from the top left
-    boxes: list             # (left, top, width, height) of each grid
+    boxes: list             # (left, top, width, height) of each grid, all on whole pixels: see `figures.snapped`
     bar: tuple              # the same of the colour bar
     margin: float           # where text begins
 
@@ -101,9 +102,9 @@ def resized(colours, height, width):
     return np.rint(255 * mixed).astype(np.uint8, order="C")
 
 
-def lay(pixels, colours, box, dpi):
+def lay(pixels, colours, box):
     """Lay a grid on a picture. pixels: uint8 [rows, columns, 4], opaque, changed in place; box: in inches."""
-    left, top, right, bottom = (round(edge * dpi) for edge in (box[0], box[1], box[0] + box[2], box[1] + box[3]))
+    left, top, right, bottom = (round(edge * DPI) for edge in (box[0], box[1], box[0] + box[2], box[1] + box[3]))
     below = pixels[top:bottom, left:right]
     above = resized(colours, bottom - top, right - left)
     alpha = above[..., 3]
@@ -117,22 +118,24 @@ def lay(pixels, colours, box, dpi):
         below[..., :3] = np.rint(share * above[..., :3] + (1 - share) * below[..., :3])
 
 
-def painter(sheet, dpi=150):
+def painter(sheet):
     """A function (grids, words) -> (pixels, SVG text): the sheet with these marks. The sheet itself is drawn here, once."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     text = io.BytesIO()
     FigureCanvasSVG(sheet.figure).print_svg(text, metadata={"Date": None})
     head, _, end = text.getvalue().decode("utf-8").rpartition("</svg>")
-    sheet.figure.set_dpi(dpi)
+    sheet.figure.set_dpi(DPI)
     canvas = FigureCanvasAgg(sheet.figure)
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())                                  # a view: what the canvas draws, it shows
     bare = pixels.copy()
+    pixels[:] = 255
     for box in [*sheet.boxes, sheet.bar]:
         sheet.axes.draw_artist(figures.frame(sheet.axes, box))
-    edge = (pixels != bare).any(-1).nonzero()                                  # frames lie on the grids
-    framed = pixels[edge]
+    edge = (pixels[..., 0] < 255).nonzero()                                    # frames lie on the grids
+    line = np.array([int(EDGE[at:at + 2], 16) for at in (1, 3, 5)])
+    share = (255 - pixels[edge][:, :1].astype(float)) / (255 - line[0])        # how much of each pixel they cover
     pixels[:] = bare
 
     @cache
@@ -152,8 +155,8 @@ def painter(sheet, dpi=150):
         words = [written(word) for word in texts]
         done = bare.copy()
         for box, colours in grids:
-            lay(done, colours, box, dpi)
-        done[edge] = framed
+            lay(done, colours, box)
+        done[(*edge, slice(3))] = np.rint(share * line + (1 - share) * done[(*edge, slice(3))])
         for place, found in words:
             done[place] = found
         return done, f"{head}{svg_marks(sheet, grids, texts)}\n</svg>{end}"
@@ -161,7 +164,7 @@ def painter(sheet, dpi=150):
     return paint
 
 
-def files(sheet, marks, wanted, dpi=150):
+def files(sheet, marks, wanted):
     """Yield (stem, "png" or "svg", bytes) of figures that share a sheet.
 
     sheet: a function () -> Sheet; marks: a function (sheet, *asked) -> (grids, words); both are called in the `style`.
@@ -170,13 +173,13 @@ def files(sheet, marks, wanted, dpi=150):
     """
     with figures.style(), ThreadPoolExecutor(1) as pool:
         own = sheet()
-        paint = painter(own, dpi)
+        paint = painter(own)
         before = None
         for stem, asked in wanted:
             pixels, svg = paint(*marks(own, *asked))
             if before:
                 yield before[0], "png", before[1].result()
-            before = stem, pool.submit(cells.png, pixels, dpi)
+            before = stem, pool.submit(cells.png, pixels, DPI)
             yield stem, "svg", svg.encode()
         if before:
             yield before[0], "png", before[1].result()

@@ -8,17 +8,17 @@ from .figures import SOFT, drawable
 from .painting import Sheet, Word
 
 COLUMNS = 3
-WIDE, GAP, BELOW, TOP, MARGIN = 2.1, 0.4, 0.55, 0.95, 0.45      # inches
+WIDE, GAP, BELOW, TOP, MARGIN = 2.1, 0.4, 0.56, 0.96, 0.46      # inches, whole pixels
 
 
 def sheet(names, n_layer, n_head):
     """The Sheet for maps of these scores: layers down, heads across."""
-    tall = WIDE * min(2.5, max(0.4, n_layer / n_head))
+    tall = figures.snapped(WIDE * min(2.5, max(0.4, n_layer / n_head)))
     rows = math.ceil(len(names) / COLUMNS)
-    figure, axes = figures.blank(MARGIN + COLUMNS * (WIDE + GAP) - GAP + 0.15, TOP + rows * (tall + BELOW) - 0.15)
+    figure, axes = figures.blank(MARGIN + COLUMNS * (WIDE + GAP) - GAP + 0.16, TOP + rows * (tall + BELOW) - 0.16)
     boxes = [(MARGIN + at % COLUMNS * (WIDE + GAP), TOP + at // COLUMNS * (tall + BELOW), WIDE, tall)
              for at in range(len(names))]
-    bar = (figure.get_figwidth() - 0.15 - 1.8, 0.22, 1.8, 0.09)
+    bar = (figure.get_figwidth() - 0.16 - 1.8, 0.22, 1.8, 0.1)
     for (left, top, *_), name in zip(boxes, names, strict=True):
         figures.hatching(axes, (left, top, WIDE, tall))
         figures.text(axes, left, top - 0.06, name, fontsize=9)

@@ -3,6 +3,8 @@
 DataFrames out, for the pages and for CSV alike. Axis names as in `inspector.model`.
 """
 
+from itertools import chain
+
 import pandas as pd
 import torch
 
@@ -80,17 +82,23 @@ def first_token_shares(pattern):
     return pattern[..., 1:, 0].mean(-1)
 
 
-def statistics(values):
-    """[norm, mean, std, smallest, largest] of a tensor's numbers, in float64; std: root of the mean square around the mean.
-
-    Some numbers at a time, which then stay in the cache; their sums join as in Chan, Golub and LeVeque 1979, eq. 2.1.
-    """
+def sums_of(values):
+    """[(n, sum of squares, mean, sum of squares around it, smallest, largest)] of parts of a tensor that fit the cache."""
     found = []
     for part in values.detach().flatten().split(IN_CACHE):
         wide = part.to("cpu", torch.float64)
-        away = wide - wide.mean()
-        found.append((len(wide), wide @ wide, wide.mean(), away @ away, *wide.aminmax()))
-    n, squares, means, spread, low, high = torch.tensor(found, dtype=torch.float64).T
+        mean = wide.mean()
+        away = wide - mean
+        found.append((len(wide), wide @ wide, mean, away @ away, *wide.aminmax()))
+    return found
+
+
+def statistics(sums):
+    """[norm, mean, std, smallest, largest] of all the numbers of some parts, in float64; std: about the mean, over n.
+
+    sums: see `sums_of`; they are joined as in Chan, Golub and LeVeque 1979, equation 2.1.
+    """
+    n, squares, means, spread, low, high = torch.tensor(sums, dtype=torch.float64).T
     mean = (n * means).sum() / n.sum()
     variance = (spread.sum() + (n * (means - mean) ** 2).sum()) / n.sum()
     return torch.stack([squares.sum().sqrt(), mean, variance.sqrt(), low.min(), high.max()]).tolist()
@@ -103,13 +111,14 @@ def weight_table(weights, layer):
     """
     rows = []
     for name, values in weights.items():
-        parts = [(None, values)]
-        if name in ("W_Q", "W_K", "W_V", "W_O"):
-            parts += enumerate(values)
-        rows += [(layer, name, head, " x ".join(map(str, part.shape)), part.numel(), *statistics(part))
-                 for head, part in parts]
+        by_head = name in ("W_Q", "W_K", "W_V", "W_O")
+        sums = [sums_of(part) for part in (values if by_head else [values])]
+        rows.append((layer, name, None, values.shape, values.numel(), *statistics(list(chain(*sums)))))
+        rows += [(layer, name, head, part.shape, part.numel(), *statistics(own))
+                 for head, (part, own) in enumerate(zip(values if by_head else (), sums, strict=False))]
     table = pd.DataFrame(rows, columns=["layer", "weight", "head", "shape", "numbers", "norm", "mean", "std", "smallest",
                                         "largest"])
+    table["shape"] = [" x ".join(map(str, shape)) for shape in table["shape"]]
     return table.astype({"head": "Int64"})
 
 
