@@ -64,16 +64,14 @@ def texts(values):
         rest = number // 10                                                    # divmod takes three times as long
         digits[at], number = number - 10 * rest, rest
     # Without the zeros in front of a number and behind it, of which one stays before and one behind the point.
-    known = np.maximum.accumulate(digits[:WHOLE - 1] > 0)
-    tail = np.maximum.accumulate(digits[:WHOLE:-1] > 0)[::-1]
-    made = np.empty((1 + WHOLE + 1 + PARTS, len(values)), np.uint8)            # column by column: rows are slow to fill
-    made[0] = np.where(values < 0, ord("-"), 0)
-    made[1:WHOLE] = (digits[:WHOLE - 1] + ord("0")) * known
-    made[WHOLE] = digits[WHOLE - 1] + ord("0")
-    made[WHOLE + 1] = ord(".")
-    made[WHOLE + 2] = digits[WHOLE] + ord("0")
-    made[WHOLE + 3:] = (digits[WHOLE + 1:] + ord("0")) * tail
-    made = made.T
+    shown = digits + ord("0")
+    for outwards in (range(WHOLE - 1), range(WHOLE + PARTS - 1, WHOLE, -1)):
+        known = np.zeros(len(values), bool)
+        for at in outwards:
+            known |= digits[at] > 0
+            shown[at] *= known
+    sign, point = np.where(values < 0, ord("-"), 0), np.full(len(values), ord("."))
+    made = np.concatenate([[sign], shown[:WHOLE], [point], shown[WHOLE:]], dtype=np.uint8, casting="unsafe").T
     hard = np.flatnonzero(~easy)
     if len(hard):
         words = np.array([b'""' if x != x else repr(x).encode() for x in values[hard].tolist()])

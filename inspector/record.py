@@ -80,12 +80,12 @@ def to_csv(table, file):
     clean = table.copy(deep=False)
     clean.attrs = {}                        # pandas copies the run record deeply for every column that is picked
     for name in table.columns:
-        if table[name].dtype == object:
+        if clean[name].dtype == object:
             # As objects again: whole numbers beside an empty cell would else become floats.
-            cells = ["; ".join(map(str, v)) if isinstance(v, list | tuple) else v for v in table[name]]
+            cells = ["; ".join(map(str, v)) if isinstance(v, list | tuple) else v for v in clean[name]]
             clean[name] = pd.Series(cells, index=table.index, dtype=object)
-        elif table[name].dtype.kind == "f":
-            clean[name] = table[name].where(table[name].abs() != math.inf)
+        elif clean[name].dtype.kind == "f":
+            clean[name] = clean[name].where(clean[name].abs() != math.inf)
     bulk = len(clean) > 0 and all(kind in ("int64", "float64") for kind in map(str, clean.dtypes))
     shown = clean.head(0) if bulk else clean
     text = shown.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")

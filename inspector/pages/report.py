@@ -110,10 +110,11 @@ def write_tables(folder, traced, token_table, repeats, on_text, in_text, proof, 
              **{name: pd.concat([layer[name] for layer in made]) for name in ("links", "links_values", "weights")}}
     if proof is not None:
         named["check"] = proof
-    if len(traced.labels) <= ATTENTION_TOKENS:
-        named["attention"] = attention_table(traced.pattern)
     if len(traced.labels) <= VALUE_TOKENS:
-        named["value_weighted"] = value_table(traced.pattern, traced.v, [each["W_O"] for each in weights])
+        values = value_table(traced.pattern, traced.v, [each["W_O"] for each in weights])
+        named |= {"attention": values.drop(columns=["value_weighted", "share"]), "value_weighted": values}
+    elif len(traced.labels) <= ATTENTION_TOKENS:
+        named["attention"] = attention_table(traced.pattern)
     for name in progress(named, total=len(named), desc="tables") if progress is not None else named:
         record.to_csv(named[name], folder / f"{name}.csv")
 
