@@ -10,7 +10,7 @@ patterns are 2e-6 to 7e-6 off.
 """
 
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -97,7 +97,8 @@ def run_reference(model, ids, visit):
     n_head = model.config.n_head
     hooks, seen = [], {}
 
-    with _Softmax() as softmax:
+    softmax = _Softmax()
+    with ExitStack() as watched:           # only while a block runs: each call of torch is slower under it
         for index, block in enumerate(model.transformer.h):
             def projected(module, args, output):
                 for name, part in zip("qkv", output[0].chunk(3, dim=-1), strict=True):
@@ -109,12 +110,14 @@ def run_reference(model, ids, visit):
                 seen["scores"] = past(scores)
 
             def before_block(module, args):
+                watched.enter_context(softmax)
                 seen["resid_pre"] = args[0][0].clone()
 
             def before_mlp(module, args):
                 seen["resid_mid"] = args[0][0].clone()
 
             def after_block(module, args, output, index=index):
+                watched.close()
                 seen["resid_post"] = (output if isinstance(output, torch.Tensor) else output[0])[0]
                 visit(index, dict(seen))
                 seen.clear()
