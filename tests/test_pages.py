@@ -246,6 +246,15 @@ def test_attention_table_is_exact_and_short():
     assert wide["weight"].tolist() == random_pattern(1, 9)[0][*torch.tril_indices(9, 9)].tolist()
 
 
+def test_labels_of_a_side_are_made_once_and_the_widest_gives_the_gutter():
+    drawn = pages.picture(torch.zeros(2, 3), ["a", "b"], ["c", "<i>", "longest"], "g", "said", rows="r", columns="c")
+    assert drawn["gutter"] == f"{7 * 6.6 + 10:.0f}px"
+    assert re.findall(r'class="label t(\d+)" style="--i:(\d)" title="([^"]+)">', drawn["columns"]) == [
+        ("30", "0", "c"), ("0", "1", "&lt;i&gt;"), ("1", "2", "longest")]
+    again = pages.picture(torch.ones(2, 3), ["a", "b"], ["c", "<i>", "longest"], "h", "said", rows="r", columns="c")
+    assert again["columns"] is drawn["columns"]
+
+
 def test_weight_table_by_hand():
     weights = {"ln_1_weight": torch.tensor([3.0, 4.0]), "W_Q": torch.tensor([[[1.0, -1.0]], [[2.0, 2.0]]])}
     found = tables.weight_table(weights, 5)
