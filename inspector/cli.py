@@ -17,6 +17,9 @@ class _Terminated(BaseException):
     """SIGTERM or SIGHUP as an exception, so that half-written folders are removed on the way out."""
 
 
+HALVES = ("bfloat16", "float16")        # whoever reads numbers made in these is told so, whatever the verb
+
+
 def _on_signal(number, frame):
     raise _Terminated(number)
 
@@ -35,6 +38,8 @@ def _run(args):
         if hasattr(stream, "reconfigure"):     # labels are Unicode; JSON is UTF-8 whatever the terminal speaks
             stream.reconfigure(encoding="utf-8" if args.json else None, errors="backslashreplace")
     code = RUN[args.verb](args)
+    if args.dtype in HALVES and not args.json:
+        print(f"all numbers in {args.dtype}, a half precision")
     sys.stdout.flush()
     return code
 

@@ -24,7 +24,7 @@ import torch
 import inspector
 from scripts.benchmarks.measuring import Setting, as_markdown, machine
 
-SUBJECTS = ("cutting", "circuits", "start", "report", "opening")
+SUBJECTS = ("scan", "grids", "cutting", "circuits", "start", "report", "opening")
 
 
 def random_gpt2(folder):

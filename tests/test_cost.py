@@ -268,6 +268,18 @@ def test_the_fused_kernel_takes_no_edits(model):
         list(layers(model, embed(model, torch.tensor([1, 2])), kernel=kernel, edits={0: Edit(keep=torch.zeros(4))}))
 
 
+@pytest.mark.parametrize("verb", [
+    ("info",), ("trace", "The cat", "--out", "OUT"), ("check", "The cat"), ("heads", "--n-sequences", "2"), ("attribute", "The cat sat"),
+    ("induction", "The cat, the cat"), ("circuits",), ("ablate", "--heads", "1.1", "--n-sequences", "2"),
+    ("report", "The cat", "--out", "OUT", "--no-check")])
+def test_every_verb_says_that_it_is_bfloat16(verb, tmp_path, capsys):
+    from inspector.cli import main
+    options = [word.replace("OUT", str(tmp_path / "out")) for word in verb]
+    for dtype, said in (("bfloat16", True), ("float32", False)):
+        assert main([*options, "--model", "demo", "--dtype", dtype, "--quiet"]) == 0
+        assert ("all numbers in bfloat16, a half precision" in capsys.readouterr().out) == said
+
+
 # -- the MLP ---------------------------------------------------------------------------------------------------------
 
 def test_an_mlp_some_rows_at_a_time_is_the_whole(model, monkeypatch):
