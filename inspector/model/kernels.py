@@ -79,7 +79,8 @@ def _blocks(q, k, v, scale, edit, rows=None):
         # Every block reads k and v again: they are laid out once the way matrix products read fastest.
         q, k = q.contiguous(), k.transpose(-1, -2).contiguous().transpose(-1, -2)
     v = None if v is None else v.contiguous()
-    for a in range(0, n, rows):
+    # The last block is the widest: every later one fits into the memory that it leaves, which else would fall to pieces.
+    for a in reversed(range(0, n, rows)):
         b = min(a + rows, n)
         if edit.pattern is None:
             scores = attention_scores(q[..., a:b, :], k[..., :b, :], scale)                  # [head, rows, key]
@@ -90,10 +91,18 @@ def _blocks(q, k, v, scale, edit, rows=None):
         yield a, scores, pattern, None if v is None else mix(pattern, v[..., :b, :])
 
 
-def _join(parts):
-    """z from its blocks of rows, in memory position by position: merging the heads is then a view. [head, pos, d_head]."""
-    rows = [part.transpose(-3, -2) for part in parts]                                        # [query, head, d_head]
-    return torch.cat([part.contiguous() for part in rows], dim=-3).transpose(-3, -2)
+def _gather(z, part, first_query, n):
+    """z [head, pos, d_head] with a block of its rows written; made at the first. In memory it lies position by position.
+
+    Merging the heads is then a view. None stays None.
+    """
+    if part is None:
+        return None
+    if z is None:
+        *lead, n_head, _, d_head = part.shape
+        z = part.new_empty(*lead, n, n_head, d_head).transpose(-3, -2)
+    z[..., first_query:first_query + part.shape[-2], :] = part
+    return z
 
 
 def _put(whole, rows, first_query, beyond):
@@ -112,24 +121,24 @@ def grid(q, k, v, scale, edit=UNTOUCHED, out=None):
     if edit.pattern is not None:
         z, pattern = patterns(q, k, v, scale, edit)
         return z, Grids(None, pattern)
-    n, mixed = q.shape[-2], []
+    n, z = q.shape[-2], None
     for a, scores, pattern, part in _blocks(q, k, v, scale, edit):
         if out is None:
             out = Grids(*(rows.new_empty(*rows.shape[:-2], n, n) for rows in (scores, pattern)))
         _put(out.scores, scores, a, MASKED)
         _put(out.pattern, pattern, a, 0)
-        mixed.append(part)
-    return None if v is None else cut_heads(_join(mixed), edit), out
+        z = _gather(z, part, a, n)
+    return None if v is None else cut_heads(z, edit), out
 
 
 def patterns(q, k, v, scale, edit=UNTOUCHED, out=None):
     """The same without the scores: (z, pattern [head, query, key])."""
-    n, mixed = (q if edit.pattern is None else edit.pattern).shape[-2], []
+    n, z = (q if edit.pattern is None else edit.pattern).shape[-2], None
     for a, _, pattern, part in _blocks(q, k, v, scale, edit):
         out = pattern.new_empty(*pattern.shape[:-2], n, n) if out is None else out
         _put(out, pattern, a, 0)
-        mixed.append(part)
-    return None if v is None else cut_heads(_join(mixed), edit), out
+        z = _gather(z, part, a, n)
+    return None if v is None else cut_heads(z, edit), out
 
 
 def scan(reduce, block=None):
@@ -144,14 +153,14 @@ def scan(reduce, block=None):
 
     def kernel(q, k, v, scale, edit=UNTOUCHED):
         known = q if edit.pattern is None else edit.pattern
-        kept, mixed, query_axis, n = {}, [], known.dim() - 2, known.shape[-2]
+        kept, z, query_axis, n = {}, None, known.dim() - 2, known.shape[-2]
         for a, _, pattern, part in _blocks(q, k, v, scale, edit, block):
             for name, rows in reduce(pattern, a).items():
                 if name not in kept:
                     kept[name] = rows.new_empty(*rows.shape[:query_axis], n, *rows.shape[query_axis + 1:])
                 # Copied at once: a view of the pattern would keep the whole block alive.
                 kept[name].narrow(query_axis, a, pattern.shape[-2]).copy_(rows)
-            mixed.append(part)
-        return None if v is None else cut_heads(_join(mixed), edit), kept
+            z = _gather(z, part, a, n)
+        return None if v is None else cut_heads(z, edit), kept
 
     return kernel
