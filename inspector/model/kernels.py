@@ -59,8 +59,11 @@ def cut_heads(z, edit):
 
 
 def block_rows(n_head, n):
-    """How many rows of n positions are made at a time, for so many heads of all texts together."""
-    return max(LEAST_ROWS, min(n, BLOCK_CELLS // max(1, n_head * n)))
+    """How many rows of n positions are made at a time, for so many heads of all texts together.
+
+    A quarter of them at most: of every block the half that is future is made and masked.
+    """
+    return max(LEAST_ROWS, min(n // 4, BLOCK_CELLS // max(1, n_head * n)))
 
 
 def _blocks(q, k, v, scale, edit, rows=None):

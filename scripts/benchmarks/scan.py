@@ -92,6 +92,7 @@ def times(setting):
             "Hugging Face eager, then the same scores": lambda: scores_of(their_patterns(reference, ids), ids)}
     if lens is not None:
         ways["TransformerLens, its patterns alone"] = lambda: lens_patterns(lens, ids)
+        ways["TransformerLens, then the same scores"] = lambda: scores_of(lens_patterns(lens, ids), ids)
     found = in_turn(ways, setting.repetitions)
     here = scores(ours, ids)
     truth = torch.stack([torch.stack([row[name] for row in scores_of(their_patterns(reference, ids), ids)], 1)
