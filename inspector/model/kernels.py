@@ -1,7 +1,8 @@
-"""Two ways to go through the attention of one layer: keep the grids, or scan the rows and keep only what is asked.
+"""How to go through the attention of one layer: keep the grids, or scan the rows and keep only what is asked.
 
-A kernel is a function (q, k, v, scale, edit) -> (z, kept). `grid` is one; `scan(...)` makes one. Both build on the
-functions of `attention.py`, and an edit means the same to both.
+A kernel is a function (q, k, v, scale, edit) -> (z, kept). `grid` keeps scores and pattern, `patterns` the pattern alone;
+`scan(...)` makes one that keeps a statistic of every row. All build on the functions of `attention.py` and go block by
+block, and an edit means the same to all.
 """
 
 import math
@@ -77,7 +78,7 @@ def _blocks(q, k, v, scale, edit, rows=None):
     rows = rows or block_rows(math.prod(lead), n)
     if edit.pattern is None:
         if math.frexp(scale)[0] == 0.5:
-            # A power of two, 1/8 in GPT-2: taken into q it gives the same to the last bit, for one pass less.
+            # A power of two, 1/8 in GPT-2: taken into q it changes no bit of what is not subnormal, for one pass less.
             q, scale = q * scale, 1
         # Every block reads k and v again: they are laid out once the way matrix products read fastest.
         q, k = q.contiguous(), k.transpose(-1, -2).contiguous().transpose(-1, -2)
