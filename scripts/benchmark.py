@@ -46,6 +46,10 @@ def main():
     options = parser.parse_args()
     if unknown := set(options.subjects) - set(SUBJECTS):
         parser.error(f"no such subject: {', '.join(sorted(unknown))}; expected of {', '.join(SUBJECTS)}")
+    if options.repetitions < 1:
+        parser.error(f"--repetitions is {options.repetitions}; expected at least 1")
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)     # before anything is measured: an error here costs nothing
     told = machine(torch.get_num_threads())
     print(", ".join(f"{name}: {value}" for name, value in told.items()), "\n")
     rows = []
@@ -60,7 +64,6 @@ def main():
             print(f"benchmark: {error}", file=sys.stderr)
             return 2
     if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "benchmark.md").write_text(as_markdown(rows) + "\n", encoding="utf-8")
         text = json.dumps({"machine": told, "model": options.model, "rows": [asdict(row) for row in rows]}, indent=1)
         (options.out / "benchmark.json").write_text(text + "\n", encoding="utf-8")

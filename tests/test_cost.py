@@ -203,7 +203,7 @@ def test_the_fused_kernel_is_exact_in_float64(model):
     ids = draw(model, period=15, n_sequences=3).ids
     cells = scoring.cells_of(ids, STRIPE, 15)
     plain = layers(model, embed(model, ids), kernel=scan(scoring.scanning(cells, STRIPE)), finish=False)
-    quick = layers(model, embed(model, ids), kernel=fused.fused(scoring.fusing(cells)), finish=False)
+    quick = layers(model, embed(model, ids), kernel=fused.fused(scoring.fusing(cells), plain=None), finish=False)
     for a, b in zip(plain, quick, strict=True):
         torch.testing.assert_close(b.kept["sums"], a.kept["sums"], rtol=0, atol=1e-12)
         torch.testing.assert_close(b.kept["entropy"], a.kept["entropy"], rtol=0, atol=1e-12)
@@ -221,7 +221,7 @@ def test_half_precision_is_fused_and_sums_in_float32():
         seen.append((q.dtype, lse.dtype, expected.dtype))
         return {}
 
-    list(layers(model, embed(model, prompts.ids), kernel=fused.fused(keep)))
+    list(layers(model, embed(model, prompts.ids), kernel=fused.fused(keep, plain=None)))
     assert set(seen) == {(torch.bfloat16, torch.float32, torch.float32)}
     with Cost() as cost:
         table = inspector.heads(model, period=20, n_sequences=2)
@@ -264,13 +264,50 @@ def test_many_copies_and_other_protocols_are_scanned():
 
 
 def test_the_fused_kernel_takes_no_edits(model):
-    kernel = fused.fused(lambda *parts: {})
+    kernel = fused.fused(lambda *parts: {}, plain=None)
     with pytest.raises(ArgumentError, match="no edits"):
         list(layers(model, embed(model, torch.tensor([1, 2])), kernel=kernel, edits={0: Edit(keep=torch.zeros(4))}))
 
 
+@needs_operator
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("large", [300.0, 30.0, 3.0])
+def test_numbers_too_large_for_the_fused_entropy_are_scanned(dtype, large):
+    """Even rows by hand, entropy ln(i + 1): q and k alike everywhere, also where their two parts cancel to a score of 0."""
+    ids = torch.arange(40)[None]
+    cells = scoring.cells_of(ids, STRIPE, 20)
+    kernel = fused.fused(scoring.fusing(cells), plain=scan(scoring.scanning(cells, STRIPE)))
+    q = torch.zeros(1, 2, 40, 64, dtype=dtype)
+    k = q.clone()
+    q[..., 0] = k[..., 0] = k[..., 1] = large
+    q[:, 1, :, 1] = -large
+    _, kept = kernel(q, k, torch.zeros_like(q), 1 / 8)
+    want = torch.arange(1, 41).log().expand(1, 2, 40)
+    torch.testing.assert_close(kept["entropy"], want, rtol=0, atol=0.02)
+    torch.testing.assert_close(kept["sums"][..., 2], 1 / torch.arange(1, 41).expand(1, 2, 40), rtol=0.01, atol=0)
+
+
+@pytest.mark.parametrize("keep", ["pattern", "scores", "scores,pattern", "q,k", "pattern,v", None])
+def test_a_trace_that_overflows_in_its_last_layer_is_refused_whatever_is_kept(keep):
+    from inspector.errors import NumericsError
+    model = inspector.load("demo", dtype="float16")
+    with torch.no_grad():
+        model.weights.blocks[-1].W_QKV[:, :384] *= 200 if keep != "q,k" else 60000
+    with pytest.raises(NumericsError, match="layer 3"):
+        inspector.trace(model, ids=list(range(45)), keep=keep)
+
+
+def test_a_trace_says_what_it_kept_and_how(model):
+    for keep, names, kernel in ((None, None, "grid"), ("v, pattern", ["v", "pattern"], "patterns"), (("q",), ["q"], "scan")):
+        said = inspector.trace(model, ids=[1, 2], keep=keep).run["arguments"]
+        assert (said["keep"], said["kernel"]) == (names, kernel)
+    for keep in (5, {"q"}, iter("q")):
+        with pytest.raises(ArgumentError, match="in a list or joined by commas"):
+            inspector.trace(model, ids=[1, 2], keep=keep)
+
+
 @pytest.mark.parametrize("verb", [
-    ("info",), ("trace", "The cat", "--out", "OUT"), ("check", "The cat"), ("heads", "--n-sequences", "2"),
+    ("info",), ("trace", "The cat", "--out", "OUT"), ("heads", "--n-sequences", "2"),
     ("attribute", "The cat sat"), ("induction", "The cat, the cat"), ("circuits",),
     ("ablate", "--heads", "1.1", "--n-sequences", "2"), ("report", "The cat", "--out", "OUT", "--no-check")])
 def test_every_verb_says_that_it_is_bfloat16(verb, tmp_path, capsys):

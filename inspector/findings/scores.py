@@ -65,7 +65,8 @@ def row_sums_of_products(q, k, scale, lse, cells):
         sequence, row, key, _ = (part[a:a + CELLS_AT_ONCE] for part in cells)
         here = sequence * n + row
         products = queries.index_select(0, here).to(lse.dtype).mul_(keys.index_select(0, sequence * n + key))
-        weights[a:a + CELLS_AT_ONCE] = products.sum(-1).mul_(scale).sub_(lse.index_select(0, here)).exp_()
+        logs = products.sum(-1).mul_(scale).sub_(lse.index_select(0, here))
+        weights[a:a + CELLS_AT_ONCE] = logs.clamp_(max=0).exp_()      # but for rounding, no weight is over 1
     return _added(weights, cells, torch.Size(batch), n)
 
 

@@ -29,7 +29,7 @@ from .cells import Cells, find_copies, score_cells
 from .scores import SCORES, entropy, mean_rows, named, queries, row_sums, row_sums_of_products, uniform_rows
 
 POSITIONS_AT_ONCE = 2048      # sequences computed together hold about this many positions: enough rows for fast products
-BLOCK = 128                   # rows of the even pattern made at a time, for the uniform levels
+UNIFORM_CELLS = 2**21         # cells of the even pattern made at a time, for the uniform levels (16 MB)
 FEW_COPIES = 8                # earlier copies a position, up to which a fused kernel and single cells are faster
 REMEMBERED = 2**20            # so many cells of earlier copies are looked up once for all layers (24 MB); more, each time
 
@@ -87,7 +87,8 @@ def fusing(cells):
     """The same from q, k and each row's log-sum-exp and mean score, as the fused kernel gives them."""
     def reduce(q, k, scale, lse, expected):
         sums = row_sums_of_products(q, k, scale, lse, cells(0, q.shape[-2]))
-        return {"sums": sums, "entropy": (lse - expected).clamp(min=0)}
+        most = torch.arange(1, q.shape[-2] + 1, device=lse.device).to(lse.dtype).log()
+        return {"sums": sums, "entropy": (lse - expected).clamp(min=0).minimum(most)}
 
     return reduce
 
@@ -103,7 +104,9 @@ def score_sequences(model, ids, symbols, rule, period, progress=None):
     for a in progress(starts) if progress is not None else starts:
         batch_ids, batch_symbols = ids[a:a + per_batch], symbols[a:a + per_batch]
         masks, cells = chosen_rows(batch_symbols, rule, period), cells_of(batch_symbols, rule, period, model.device)
-        kernel = fused(fusing(cells)) if name == "fused" else scan(scanning(cells, rule))
+        kernel = scan(scanning(cells, rule))
+        if name == "fused":
+            kernel = fused(fusing(cells), plain=kernel)
         found = []
         for layer in layers(model, embed(model, batch_ids), kernel=kernel, finish=False):
             refuse_overflow(layer.kept["entropy"], f"the pattern of layer {layer.index}", model.dtype)
@@ -119,7 +122,8 @@ def uniform_levels(symbols, rule, period):
     count, n = symbols.shape
     reduce, masks = scanning(cells_of(symbols, rule, period), rule), chosen_rows(symbols, rule, period)
     # Block by block, as any pattern, the widest first: [sequence, 1, query, key].
-    blocks = [reduce(uniform_rows(a, min(BLOCK, n - a)).expand(count, -1, -1, -1), a) for a in reversed(range(0, n, BLOCK))]
+    rows = max(1, min(n, UNIFORM_CELLS // (count * n)))
+    blocks = [reduce(uniform_rows(a, min(rows, n - a)).expand(count, -1, -1, -1), a) for a in reversed(range(0, n, rows))]
     blocks.reverse()
     rows = named(*(torch.cat([block[name] for block in blocks], dim=2) for name in ("sums", "entropy")))
     return {name: float(mean_rows(rows[name], masks[name]).nanmean()) for name in SCORES}

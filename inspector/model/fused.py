@@ -6,7 +6,9 @@ The operator never writes the pattern down. It returns z and each row's lse_i = 
     the entropy    H_i = lse_i - sum_j A_ij s_ij, and sum_j A_ij s_ij = scale * q_i . (sum_j A_ij k_j)
 
 so that mixing the keys along with the values gives the entropy: both go through in one call, as one value twice as wide.
-Its products and sums are float32 inside, where plain torch rounds every score to the dtype.
+Inside, products and sums are float32, where plain torch rounds every score to the dtype; but what comes out, the mixed keys
+too, is rounded. Where q and keys are so large that this could move an entropy by more than ROUNDING, the whole layer is done
+by the plain kernel that stands in for it.
 
 The operator is private to torch (`aten::_scaled_dot_product_flash_attention_for_cpu`), so it is used only where it wins
 10 % or more: in bfloat16 it takes half of the plain scan's time, in float32 as long (`scripts/benchmark.py scan`). Where
@@ -18,6 +20,7 @@ import torch
 from ..errors import ArgumentError
 from .kernels import UNTOUCHED
 
+ROUNDING = 0.5        # nats, the worst that rounding the mixed keys could do to a row: scores of about 250 in bfloat16
 OPERATOR = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 
 
@@ -26,11 +29,11 @@ def usable(model):
     return OPERATOR is not None and model.dtype in ("bfloat16", "float16") and torch.device(model.device).type == "cpu"
 
 
-def fused(reduce):
+def fused(reduce, plain):
     """A kernel that keeps what `reduce(q, k, scale, lse, expected)` returns, a dict of tensors [*batch, head, query, ...].
 
     lse and expected, [*batch, head, query] in float32: of each row, ln of the sum of exp(score), and the mean score under
-    the row's own weights. Takes no edits: ArgumentError.
+    the row's own weights. plain: the kernel for layers whose numbers are too large for that. Takes no edits: ArgumentError.
     """
     def kernel(q, k, v, scale, edit=UNTOUCHED):
         if edit != UNTOUCHED:
@@ -45,7 +48,11 @@ def fused(reduce):
                 return torch.nn.functional.pad(x, (0, x.shape[-1]))
             mixed, lse = OPERATOR(wide(q4), wide(k4), torch.cat([v.reshape(-1, *shape), k4], dim=-1), 0.0, True, scale=scale)
             z, keys = mixed[..., :shape[-1]].reshape(v.shape), mixed[..., shape[-1]:]
-        expected = (q4 * keys).sum(-1, dtype=lse.dtype) * scale                              # [batch, head, query]
+        terms = q4.to(lse.dtype) * keys                                                      # [batch, head, query, d_head]
+        expected = terms.sum(-1) * scale                                                     # [batch, head, query]
+        most = terms.abs_().sum(-1).max() * scale * torch.finfo(q.dtype).eps / 2
+        if not most <= ROUNDING:             # NaN too
+            return plain(q, k, v, scale)
         return z, reduce(q, k, scale, lse.view(*batch, *shape[:2]), expected.view(*batch, *shape[:2]))
 
     return kernel

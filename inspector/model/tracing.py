@@ -11,7 +11,7 @@ from ..decimals import shortest
 from ..errors import ArgumentError
 from ..record import folder, run_record, to_csv, to_json, write_tensors, write_text
 from .attention import softmax_dtype
-from .forward import embed, layers, losses, qkv, unembed
+from .forward import embed, layers, losses, qkv, refuse_overflow, unembed
 from .kernels import Grids, grid, patterns, scan
 
 TENSORS = ("q", "k", "v", "scores", "pattern", "z", "resid_pre", "resid_mid", "resid_post", "logits")
@@ -57,7 +57,9 @@ def _kept_names(keep):
     """The tensors asked for, in the order of TENSORS. Raises ArgumentError for a name that is none of them."""
     if keep is None:
         return TENSORS
-    asked = keep.split(",") if isinstance(keep, str) else list(keep)
+    if not isinstance(keep, str | list | tuple):
+        raise ArgumentError(f"keep is {keep!r}; expected names of tensors, in a list or joined by commas")
+    asked = [name.strip() for name in keep.split(",")] if isinstance(keep, str) else list(keep)
     if unknown := [name for name in asked if name not in TENSORS]:
         raise ArgumentError(f"keep names {', '.join(map(repr, unknown))}; expected of {', '.join(TENSORS)}")
     if not asked:
@@ -72,6 +74,10 @@ def _room(resid, config, names):
     return {name: resid.new_empty(shape, dtype=dtype) for name, dtype in dtypes.items() if name in names}
 
 
+def _kernel_name(kept):
+    return "grid" if "scores" in kept else "patterns" if "pattern" in kept else "scan"
+
+
 def _kernel(room):
     """The kernel that writes each layer's grids where they stay, and makes none that is not kept."""
     if "scores" not in room and "pattern" not in room:
@@ -83,6 +89,14 @@ def _kernel(room):
     spare = torch.empty_like(room["scores"][0], dtype=softmax_dtype(room["scores"].dtype))
     places = zip(room["scores"], room.get("pattern", repeat(spare)))         # noqa: B905 (repeat never ends)
     return lambda q, k, v, scale, edit: grid(q, k, v, scale, edit, out=Grids(*next(places)))
+
+
+def _refuse_overflow(kept, dtype):
+    """Raise NumericsError for a last layer that overflowed, where nothing after it was made that would tell."""
+    for name, tensor in kept.items():
+        # Scores are -inf where masked, and so only their largest counts; NaN passes through both.
+        seen = tensor[-1].amax() if name == "scores" else tensor[-1]
+        refuse_overflow(seen, f"{name} of layer {len(tensor) - 1}", dtype)
 
 
 @torch.no_grad()
@@ -115,12 +129,15 @@ def trace(model, text=None, *, ids=None, bos=False, keep=None, progress=None):
             if name not in kept:      # one allocation for all layers: stacking at the end would need twice the memory
                 kept[name] = tensor.new_empty((config.n_layer, *tensor.shape))
             kept[name][layer.index] = tensor
+    if not finish:
+        _refuse_overflow(kept, model.dtype)
     if "logits" in names:
         kept["logits"] = unembed(model, layer.resid_post)
     bos_first = bool(found[0] == config.bos_token_id)
     return Trace(ids=row, labels=tokens.labels(model, found),
                  texts=model.tokenizer.texts(found) if model.tokenizer else [""] * n, bos=bos_first,
-                 run=run_record(model, "trace", text=text, ids=found, bos=bos, keep=keep, kernel="grid"), **kept)
+                 run=run_record(model, "trace", text=text, ids=found, bos=bos, keep=None if keep is None else list(names),
+                                kernel=_kernel_name(kept)), **kept)
 
 
 ATTENTION_TOKENS = 200      # attention.csv is written up to here; 1,024 tokens x 144 heads would be 75 million rows
