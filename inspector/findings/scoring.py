@@ -4,10 +4,10 @@ Sequences go through together, some thousand positions at a time. Of each layer'
 entropy of every row are kept (`model.kernels.scan`, or `model.fused` where that is faster); the last layer makes only its
 q and k. Memory is linear in the text.
 
-Where the time goes for GPT-2 small's size, one text of 1,024 tokens, float32, 2 threads (`scripts/benchmark.py scan` tells
-how near that is to the products' own limit): products of the linear layers 58 %, q k and pattern v 10 %, entropy 7 %,
-softmax 5 %, copies into better layouts and of biases 5 %, GELU 5 %, the rest many small operators. What was tried and did
-not help, in ms a layer:
+Where the time goes for GPT-2 small's size, one text of 1,024 tokens, float32, 2 threads, profiled by hand: products of the
+linear layers 58 %, q k and pattern v 10 %, entropy 7 %, softmax 5 %, copies into better layouts and of biases 5 %, GELU 5 %,
+the rest many small operators. `scripts/benchmark.py scan` tells how near the whole is to the products' own limit. What was
+tried and did not help, in ms a layer where nothing else is said, against what is done now:
 
     the fused operator in float32     26 to 27 with the entropy and single cells, against 24 to 28: no gain, so not used
     entropy as lse - q (A K)          6 to 10 more than z alone, against 6 for ln A in blocks that fit the caches

@@ -11,8 +11,8 @@ too, is rounded. Where q and keys are so large that this could move an entropy b
 by the plain kernel that stands in for it.
 
 The operator is private to torch (`aten::_scaled_dot_product_flash_attention_for_cpu`), so it is used only where it wins
-10 % or more: in bfloat16 it takes half of the plain scan's time, in float32 as long (`scripts/benchmark.py scan`). Where
-it is missing, for other dtypes, devices, edits and statistics, `kernels.scan` does the work.
+10 % or more: in half precision it takes half of the plain scan's time, in float32 as long (measured once by hand). Where it
+is missing, for other dtypes, devices, edits and statistics, `kernels.scan` does the work.
 """
 
 import torch

@@ -30,7 +30,8 @@ def peak(way, source, tokens):
     """(bytes above the imports, bytes of what is returned), in this process."""
     if way == "Hugging Face":
         import transformers  # noqa: F401
-    before, ids = resident(), repeated_ids(tokens, 50257)
+    ids = repeated_ids(tokens, configs.read(find(source).config)[0].vocab_size)
+    before = resident()
 
     def work():
         if way == "Hugging Face":

@@ -72,8 +72,10 @@ def fresh(module, function, **arguments):
     """What scripts.benchmarks.`module`.`function`(**arguments) returns, called in a process of its own (plain JSON)."""
     code = (f"import json, sys; from scripts.benchmarks import {module} as m; "
             f"print('\\n' + json.dumps(m.{function}(**json.loads(sys.argv[1]))))")
-    found = subprocess.run([sys.executable, "-c", code, json.dumps(arguments)], cwd=ROOT, text=True, check=True,
-                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | {"HF_HUB_OFFLINE": "1"})
+    found = subprocess.run([sys.executable, "-c", code, json.dumps(arguments)], cwd=ROOT, text=True,
+                           capture_output=True, env=os.environ | {"HF_HUB_OFFLINE": "1"})
+    if found.returncode:
+        raise RuntimeError(f"{module}.{function}({arguments}) failed:\n{found.stderr}")
     return json.loads(found.stdout.splitlines()[-1])
 
 
@@ -106,7 +108,7 @@ def machine(threads):
 
 def as_markdown(rows):
     """The rows as a table in Markdown: a line a way; `times` is its median over that of the task's first way."""
-    lines = ["| task | way | median s | fastest to slowest | times ours | peak MB |  |", "|---|---|---|---|---|---|---|"]
+    lines = ["| task | way | median s | fastest to slowest | times ours | peak MB | note |", "|---|---|---|---|---|---|---|"]
     first = {}
     for row in rows:
         ours = first.setdefault(row.task, row)

@@ -18,11 +18,14 @@ def hugging_face(source):
     from transformers import GPT2LMHeadModel
     from transformers.utils import logging
     logging.disable_progress_bar()
-    return GPT2LMHeadModel.from_pretrained(source, attn_implementation="eager").eval()
+    return GPT2LMHeadModel.from_pretrained(source, attn_implementation="eager", dtype=torch.float32).eval()
 
 
 def lens_bridge(source):
-    """TransformerLens' bridge to the same weights, nothing folded or centred (its fastest); None where it is absent."""
+    """TransformerLens' bridge to the same weights, nothing folded or centred (its fastest); None where it is absent.
+
+    It makes the logits whatever is asked of it: `stop_at_layer` and `return_type=None` leave its work the same.
+    """
     if missing("transformer_lens"):
         return None
     from transformer_lens.model_bridge import TransformerBridge

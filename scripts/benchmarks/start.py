@@ -17,7 +17,7 @@ import sys
 import torch
 from transformers import GPT2LMHeadModel
 from transformer_lens.model_bridge import TransformerBridge
-model = GPT2LMHeadModel.from_pretrained(sys.argv[1], attn_implementation="eager")
+model = GPT2LMHeadModel.from_pretrained(sys.argv[1], attn_implementation="eager", dtype=torch.float32)
 model = TransformerBridge.boot_transformers(sys.argv[1], hf_model=model, tokenizer=None, device="cpu")
 _, cache = model.run_with_cache(torch.tensor([[int(word) for word in sys.argv[2].split()]]))
 print(float(cache["pattern", 5 % model.cfg.n_layers][0, 1, -1, 0]))
