@@ -77,6 +77,17 @@ def test_a_scan_s_memory_is_linear_up_to_16384_tokens(long, monkeypatch):
     assert peaks[16384] < 16384**2 * 4 / 10          # a tenth of one head's grid
 
 
+def test_rows_that_are_views_do_not_keep_their_block(monkeypatch):
+    """A statistic that is a view of the pattern: its block must not live on."""
+    monkeypatch.setattr(kernels, "BLOCK_CELLS", 2**15)
+    q = torch.randn(1, 2, 2048, 8)
+    with Cost() as cost:
+        _, kept = scan(lambda pattern, first_query: {"first": pattern[..., 0]})(q, q, None, 0.3)
+    assert cost.peak < 2 * 2048**2 * 4 / 5
+    torch.testing.assert_close(kept["first"], torch.softmax((q @ q.mT * 0.3).masked_fill(
+        torch.ones(2048, 2048, dtype=torch.bool).triu(1), -math.inf), -1)[..., 0], rtol=0, atol=1e-6)
+
+
 def test_a_text_of_one_token_over_and_over_costs_no_grid_either(long, monkeypatch):
     monkeypatch.setattr(kernels, "BLOCK_CELLS", 2**16)
     monkeypatch.setattr(scoring, "REMEMBERED", 2**12)
@@ -285,6 +296,23 @@ def test_numbers_too_large_for_the_fused_entropy_are_scanned(dtype, large):
     want = torch.arange(1, 41).log().expand(1, 2, 40)
     torch.testing.assert_close(kept["entropy"], want, rtol=0, atol=0.02)
     torch.testing.assert_close(kept["sums"][..., 2], 1 / torch.arange(1, 41).expand(1, 2, 40), rtol=0.01, atol=0)
+
+
+@needs_operator
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rounded_keys_do_not_move_the_entropy_of_large_scores(dtype):
+    """Keys of about 300 in two parts that q subtracts: scores are 0 or 75, exact; a mean of such keys is rounded by up to 1."""
+    generator = torch.Generator().manual_seed(3)
+    q, k = torch.zeros(2, 1, 2, 60, 64, dtype=dtype)
+    q[..., 0], q[..., 1] = 300, -300
+    k[..., 0] = 300 + 2 * torch.randint(6, (60,), generator=generator)
+    k[..., 1] = k[..., 0] - 2 * torch.randint(2, (60,), generator=generator)
+    ids = torch.arange(60)[None]
+    cells = scoring.cells_of(ids, STRIPE, 30)
+    kernel = fused.fused(scoring.fusing(cells), plain=scan(scoring.scanning(cells, STRIPE)))
+    _, kept = kernel(q, k, torch.zeros_like(q), 1 / 8)
+    _, truth = scan(scoring.scanning(cells, STRIPE))(q.double(), k.double(), None, 1 / 8)
+    assert (kept["entropy"] - truth["entropy"]).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("keep", ["pattern", "scores", "scores,pattern", "q,k", "pattern,v", None])
