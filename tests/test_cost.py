@@ -301,7 +301,7 @@ def test_numbers_too_large_for_the_fused_entropy_are_scanned(dtype, large):
 @needs_operator
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_rounded_keys_do_not_move_the_entropy_of_large_scores(dtype):
-    """Keys of about 300 in two parts that q subtracts: scores are 0 or 75, exact; a mean of such keys is rounded by up to 1."""
+    """Keys of about 300 in two parts that q subtracts: scores are 0 or 75, exact; a mean of such keys is rounded."""
     generator = torch.Generator().manual_seed(3)
     q, k = torch.zeros(2, 1, 2, 60, 64, dtype=dtype)
     q[..., 0], q[..., 1] = 300, -300
