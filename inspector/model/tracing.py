@@ -74,21 +74,17 @@ def _room(resid, config, names):
     return {name: resid.new_empty(shape, dtype=dtype) for name, dtype in dtypes.items() if name in names}
 
 
-def _kernel_name(kept):
-    return "grid" if "scores" in kept else "patterns" if "pattern" in kept else "scan"
-
-
 def _kernel(room):
-    """The kernel that writes each layer's grids where they stay, and makes none that is not kept."""
+    """(name, kernel that writes each layer's grids where they stay and makes none that is not kept)."""
     if "scores" not in room and "pattern" not in room:
-        return scan(lambda pattern, first_query: {})
+        return "scan", scan(lambda pattern, first_query: {})
     if "scores" not in room:
         places = iter(room["pattern"])
-        return lambda q, k, v, scale, edit: patterns(q, k, v, scale, edit, out=next(places))
+        return "patterns", lambda q, k, v, scale, edit: patterns(q, k, v, scale, edit, out=next(places))
     # Where the pattern is not kept, each layer's is written over the last one's.
     spare = torch.empty_like(room["scores"][0], dtype=softmax_dtype(room["scores"].dtype))
     places = zip(room["scores"], room.get("pattern", repeat(spare)))         # noqa: B905 (repeat never ends)
-    return lambda q, k, v, scale, edit: grid(q, k, v, scale, edit, out=Grids(*next(places)))
+    return "grid", lambda q, k, v, scale, edit: grid(q, k, v, scale, edit, out=Grids(*next(places)))
 
 
 def _refuse_overflow(kept, dtype):
@@ -116,7 +112,8 @@ def trace(model, text=None, *, ids=None, bos=False, keep=None, progress=None):
     resid, n = embed(model, row), len(found)
     kept = _room(resid, config, names)
     finish = bool({"z", "resid_mid", "resid_post", "logits"} & set(names))
-    steps = layers(model, resid, kernel=_kernel(kept), finish=finish)
+    kernel_name, kernel = _kernel(kept)
+    steps = layers(model, resid, kernel=kernel, finish=finish)
     if progress is not None:
         steps = progress(steps, total=config.n_layer, desc="layers")
     for layer in steps:
@@ -137,7 +134,7 @@ def trace(model, text=None, *, ids=None, bos=False, keep=None, progress=None):
     return Trace(ids=row, labels=tokens.labels(model, found),
                  texts=model.tokenizer.texts(found) if model.tokenizer else [""] * n, bos=bos_first,
                  run=run_record(model, "trace", text=text, ids=found, bos=bos, keep=None if keep is None else list(names),
-                                kernel=_kernel_name(kept)), **kept)
+                                kernel=kernel_name), **kept)
 
 
 ATTENTION_TOKENS = 200      # attention.csv is written up to here; 1,024 tokens x 144 heads would be 75 million rows

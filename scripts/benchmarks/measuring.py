@@ -93,17 +93,16 @@ def peak_above(before, work):
 
 def machine(threads):
     """What the figures were taken on: {processor, cores, threads, python, versions of what took part}."""
-    names = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-             if line.startswith("model name")] if Path("/proc/cpuinfo").exists() else [platform.processor()]
-    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    about = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    names = [line.split(":")[1].strip() for line in about.splitlines() if line.startswith("model name")]
     versions = {}
     for name in ("torch", "transformers", "transformer-lens", "bertviz", "circuitsvis", "matplotlib", "numpy", "pandas"):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:
             versions[name] = "absent"
-    return {"processor": names[0], "cores": os.cpu_count(), "threads": threads,
-            "bfloat16 matrix units": "amx_bf16" in flags, "python": platform.python_version(), **versions}
+    return {"processor": names[0] if names else platform.processor(), "cores": os.cpu_count(), "threads": threads,
+            "bfloat16 matrix units": "amx_bf16" in about, "python": platform.python_version(), **versions}
 
 
 def as_markdown(rows):
