@@ -7,6 +7,7 @@
     inspector.study(model)                  # ... by what evidence: copying, weights, cuts, the circuit
     inspector.check(model, "The cat")       # proof against Hugging Face
     inspector.report(model, "The cat sat on the mat.", out="reports/cat")
+    inspector.explore(trace)                # attention to touch, in a notebook
 
 Every function is also a verb of the command `inspector`, with the same arguments. Importing this package is light:
 torch is imported by the first function used.
@@ -28,6 +29,7 @@ _HOME = {
     "ablate": "findings.ablation",
     "study": "findings.study",
     "report": "pages.report",
+    "explore": "pages.explorer.notebook",
 }
 __all__ = ["InspectorError", *_HOME]
 

@@ -35,6 +35,7 @@ EXAMPLES = {
     "heads": "--seed 1 --csv heads.csv", "attribute": '"The cat sat on the" --target " mat" --against " cat"',
     "induction": '"Ms. Dursley saw a cat. Ms."', "circuits": "--csv circuits.csv", "ablate": '--heads "1.1 1.2" --fill zero',
     "study": "--out reports/study", "report": "--file text.txt --study --out reports/mine",
+    "explore": '"The cat saw the cat" --compare "The dog saw the cat"',
 }
 EPILOG = ("example: inspector {verb} {example} --model demo\nA head is written layer.head, both from 0: 1.4. What the "
           "columns mean: "
@@ -51,6 +52,12 @@ def _sequences(parser):
 
 def _csv(parser):
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write the table as CSV")
+
+
+def _explorer(parser):
+    parser.add_argument("--compare", metavar="TEXT", help="a second text, to put beside the first in the explorer")
+    parser.add_argument("--moves", metavar="HEADS", help='whose q, k and v the explorer holds, e.g. "5.1 6.9" (default: all '
+                        "up to 64 tokens, beyond that the eight that score highest)")
 
 
 def build_parser():
@@ -150,8 +157,16 @@ def build_parser():
     report.add_argument("--no-check", dest="check", action="store_false",
                         help="leave out the proof; the pages then say 'not checked'")
     report.add_argument("--study", action="store_true", help="add the induction study (minutes on GPT-2 small)")
+    _explorer(report)
     report.add_argument("--period", type=int, help="length of the repeated block for the head scores")
     report.add_argument("--seed", type=int, default=0, help="seed of the drawn sequences (default: 0)")
+
+    explore = verbs.add_parser("explore", help="one page of attention to touch: a text, or two beside each other")
+    _common(explore)
+    _text(explore)
+    _explorer(explore)
+    explore.add_argument("--out", type=Path, default=Path("explorer.html"), metavar="FILE",
+                         help="file to write (default: explorer.html)")
     for verb, sub in verbs.choices.items():
         sub.formatter_class = argparse.RawDescriptionHelpFormatter
         sub.epilog = EPILOG.format(verb=verb, example=EXAMPLES[verb])

@@ -150,8 +150,23 @@ def _run_report(args):
     else:
         text, ids = _needed(args)
     folder = report(_model(args), text, ids=ids, out=args.out, bos=args.bos, check=args.check, study=args.study,
-                    period=args.period, seed=args.seed, progress=_progress(args), note=_note(args))
+                    compare=args.compare, moves=args.moves, period=args.period, seed=args.seed, progress=_progress(args),
+                    note=_note(args))
     print(to_json({"folder": str(folder), "index": str(folder / "index.html")}) if args.json else folder / "index.html")
+    return 0
+
+
+def _run_explore(args):
+    from .model.tracing import trace
+    from .pages.explorer.notebook import explore
+    from .record import refuse_special, to_json
+    refuse_special(args.out)
+    (text, ids), model = _needed(args), _model(args)
+    how = {"bos": args.bos, "progress": _progress(args)}
+    compare = None if args.compare is None else trace(model, args.compare, **how)
+    found = explore(trace(model, text, ids=ids, **how), compare, moves=args.moves)
+    path = found.save(args.out)
+    print(to_json({"page": str(path), "bytes": len(found.html.encode("utf-8"))}) if args.json else path)
     return 0
 
 
@@ -241,4 +256,4 @@ def _run_study(args):
 
 RUN = {"info": _run_info, "trace": _run_trace, "check": _run_check, "heads": _run_heads, "attribute": _run_attribute,
        "induction": _run_induction, "circuits": _run_circuits, "ablate": _run_ablate, "study": _run_study,
-       "report": _run_report}
+       "report": _run_report, "explore": _run_explore}

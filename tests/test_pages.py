@@ -437,7 +437,7 @@ def some_facts(n_tokens, **changes):
     return {"model": "<i>m</i>", "source": "<i>m</i>", "half": False, "release": None,
             "n_layer": 2, "n_head": 3, "dtype": "float32", "device": "cpu", "version": "0", "n_tokens": n_tokens,
             "bos": False, "mean_loss": 1.5, "blind_loss": 4.0, "shown_text": "".join(NASTY), "full_attention": True,
-            "most_tokens": 200, "pages": True, "study": False, **changes}
+            "most_tokens": 200, "pages": True, "study": False, "explorer": True, **changes}
 
 
 def no_repeats():
@@ -782,7 +782,7 @@ def files_of(folder):
 def test_the_folder_holds_what_it_should(written):
     layers = [f"layer_{n:02d}" for n in range(3)]
     assert files_of(written) == sorted(
-        ["index.html", "run.json", *(f"{n}.html" for n in layers)]
+        ["index.html", "explorer.html", "run.json", *(f"{n}.html" for n in layers)]
         + [f"figures/{n}.{kind}" for n in [*layers, *(f"{n}_values" for n in layers), "scores_repeats", "scores_text"]
            for kind in ("png", "svg")]
         + [f"tables/{n}.csv" for n in ("attention", "check", "heads_repeats", "heads_text", "induction", "induction_heads",

@@ -1,6 +1,6 @@
 """`trace`: everything the model computes on one text, kept."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
@@ -40,6 +40,7 @@ class Trace:
     resid_mid: Any = None   # [layer, pos, d_model]
     resid_post: Any = None  # [layer, pos, d_model]
     logits: Any = None      # [pos, vocab]
+    model: Any = field(default=None, compare=False)     # the Model that computed it
 
     def __repr__(self):
         kept = [name for name in TENSORS if getattr(self, name) is not None]
@@ -134,7 +135,7 @@ def trace(model, text=None, *, ids=None, bos=False, keep=None, progress=None):
     return Trace(ids=row, labels=tokens.labels(model, found),
                  texts=model.tokenizer.texts(found) if model.tokenizer else [""] * n, bos=bos_first,
                  run=run_record(model, "trace", text=text, ids=found, bos=bos, keep=None if keep is None else list(names),
-                                kernel=kernel_name), **kept)
+                                kernel=kernel_name), model=model, **kept)
 
 
 ATTENTION_TOKENS = 200      # attention.csv is written up to here; 1,024 tokens x 144 heads would be 75 million rows

@@ -64,13 +64,21 @@ def colormap():
     return ramp.with_extremes(bad=(0, 0, 0, 0))
 
 
+# Lightness, chroma and hue of the ends of signed numbers, -1 blue and 1 red, and the lightness of 0: a theme's own paper.
+SIGNED = {"light": (0.985, {-1: (0.40, 0.150, 255), 1: (0.40, 0.160, 20)}),
+          "dark": (0.245, {-1: (0.80, 0.110, 245), 1: (0.80, 0.120, 40)})}
+
+
+def signed(theme, place):
+    """(red, green, blue), each 0..1, of a number from -1 (blue) over 0 (the theme's paper) to 1 (red)."""
+    paper, ends = SIGNED[theme]
+    lightness, chroma, hue = ends[1 if place > 0 else -1]
+    return _srgb(paper + (lightness - paper) * abs(place), chroma * abs(place), hue)
+
+
 @cache
 def diverging():
     """A matplotlib colormap for signed numbers: paper at 0, blue below, red above, as dark; NaN is transparent."""
     from matplotlib.colors import ListedColormap
-    ends = {-1: (0.40, 0.150, 255), 1: (0.40, 0.160, 20)}
-    ramp = []
-    for place in (i / 127.5 - 1 for i in range(256)):
-        lightness, chroma, hue = ends[1 if place > 0 else -1]
-        ramp.append(_srgb(0.985 + (lightness - 0.985) * abs(place), chroma * abs(place), hue))
+    ramp = [signed("light", i / 127.5 - 1) for i in range(256)]
     return ListedColormap(ramp, name="inspector_signed").with_extremes(bad=(0, 0, 0, 0))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .. import checks, record
 from ..checkpoint import tokens
+from ..findings.head_names import head_names, parse_heads
 from ..findings.in_text import from_trace
 from ..findings.prompts import longest_period
 from ..findings.study import study as induction_study
@@ -14,6 +15,8 @@ from ..findings.table import heads
 from ..findings.values import VALUE_TOKENS, additive_shares, value_table, value_weighted
 from ..model.tracing import ATTENTION_TOKENS, attention_table, trace
 from . import layer_figures, presets, score_figures, tables, words
+from .explorer.bundle import bundle
+from .explorer.page import explorer_page
 from .html import model_facts, page_name
 from .index import index_page, layer_strips
 from .induction import section
@@ -21,15 +24,16 @@ from .layer import layer_page, layer_tables
 from .study import write_study
 
 
-def report(model, text=None, *, ids=None, out="reports/report", bos=False, check=True, study=False, period=None, seed=0,
-           progress=None, note=None):
+def report(model, text=None, *, ids=None, out="reports/report", bos=False, check=True, study=False, compare=None, moves=None,
+           period=None, seed=0, progress=None, note=None):
     """Write the report of one text and return its folder.
 
-    It holds index.html, a page for each layer, figures/ (PNG and SVG), tables/ (CSV) and run.json; every page opens from
-    disk. `check=False` leaves the proof out, and the page says 'not checked'. `study=True` adds the induction study as
-    study.html (seconds on a small model, minutes on GPT-2 small). `period` and `seed`: the repeated random
-    tokens that the heads are scored on, as for `heads` (period: 50, or as much as a small model can hold). `progress`:
-    any wrapper like tqdm. `note`: a function that is told in a line what the proof cost; no file says it, for the same
+    It holds index.html, a page for each layer, explorer.html, figures/ (PNG and SVG), tables/ (CSV) and run.json; every page
+    opens from disk. `check=False` leaves the proof out, and the page says 'not checked'. `study=True` adds the induction
+    study as study.html (seconds on a small model, minutes on GPT-2 small). `compare`: a second text, which the explorer puts
+    beside the first; `moves`: the heads whose q, k and v it holds, as for `explore`. `period` and `seed`: the repeated
+    random tokens that the heads are scored on, as for `heads` (period: 50, or as much as a small model can hold).
+    `progress`: any wrapper like tqdm. `note`: a function that is told in a line what the proof cost; no file says it, for the same
     command gives the same bytes.
 
     Raises TextError as `trace`, ArgumentError as `heads`, OutputError where the folder cannot be written.
@@ -38,6 +42,8 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
     record.refuse_foreign(out)
     traced = trace(model, text, ids=ids, bos=bos, progress=progress)
     found = traced.ids.tolist()
+    beside = [] if compare is None else [trace(model, compare, bos=bos, progress=progress)]
+    chosen = None if moves is None else parse_heads(model, moves, least=0)
     period = longest_period(model, bos) if period is None else period
     repeats = heads(model, period=period, bos=bos, seed=seed, progress=progress)
     on_text = heads(model, ids=found)
@@ -46,7 +52,8 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
     proof_cost = time.perf_counter() - before_proof
     how = {"period": period, "seed": seed}
     studied = induction_study(model, ids=found, bos=traced.bos, progress=progress, **how) if study else None
-    run = record.run_record(model, "report", text=text, ids=found, bos=bos, check=check, study=study, kernel="grid", **how)
+    run = record.run_record(model, "report", text=text, ids=found, bos=bos, check=check, study=study, compare=compare,
+                            moves=None if chosen is None else head_names(chosen), kernel="grid", **how)
     run["proof"] = proof.attrs["verdict"] if check else "not checked"
     weights = [layer_weights(block) for block in model.weights.blocks]
     token_table = tables.token_table(traced.ids, traced.labels, traced.texts, traced.logits,
@@ -59,6 +66,9 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
         write_tables(folder / "tables", traced, token_table, repeats, on_text, in_text, proof, weights, made, progress)
         write_figures(folder / "figures", traced, repeats, on_text, weights, shared, progress)
         write_pages(folder, traced, token_table, repeats, on_text, in_text, proof, weights, made, shared, text, progress)
+        explored = [on_text, *(heads(model, ids=each.ids.tolist()) for each in beside)]
+        record.write_text(folder / "explorer.html", explorer_page(
+            bundle([traced, *beside], explored, repeats=repeats, moves=chosen, name=shared["model"]), shared))
         if studied is not None:
             write_study(folder, studied, shared)
         record.write_text(folder / "run.json", record.to_json(run) + "\n")
@@ -70,8 +80,8 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
 
 def facts(model, traced, text, token_table, study=False):
     """What all pages of a report share, as plain values. study: whether there is a page of the study."""
-    return {**model_facts(model), "pages": True, "study": study, "n_tokens": len(traced.ids), "bos": traced.bos,
-            "mean_loss": token_table["loss"].mean(), "blind_loss": math.log(model.config.vocab_size),
+    return {**model_facts(model), "pages": True, "study": study, "explorer": True, "n_tokens": len(traced.ids),
+            "bos": traced.bos, "mean_loss": token_table["loss"].mean(), "blind_loss": math.log(model.config.vocab_size),
             "shown_text": words.headline(text if text is not None else "".join(traced.texts) or " ".join(traced.labels)),
             "full_attention": len(traced.ids) <= ATTENTION_TOKENS, "most_tokens": ATTENTION_TOKENS,
             "full_values": len(traced.ids) <= VALUE_TOKENS}

@@ -164,6 +164,6 @@ def write_study(folder, study, facts):
 def save_study(model, study, out):
     """Write a study as a folder of its own: study.html, figures/, tables/, run.json. Raises OutputError."""
     with record.folder(out) as folder:
-        write_study(folder, study, {**model_facts(model), "pages": False, "study": True})
+        write_study(folder, study, {**model_facts(model), "pages": False, "study": True, "explorer": False})
         record.write_text(folder / "run.json", record.to_json(study.run) + "\n")
     return Path(out).expanduser()

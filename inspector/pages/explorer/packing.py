@@ -1,0 +1,32 @@
+"""Arrays of numbers as text that a page can carry: bytes of the same rank side by side, deflated, in base64.
+
+Half precision (float16) keeps 11 significant bits: a number is stored within 2^-11 of its own size, once it is brought
+near 1 by a power of two that stands beside it.
+"""
+
+import base64
+import zlib
+
+import numpy as np
+
+ROUNDING = 2.0 ** -11       # the largest relative error of a stored half
+LOWEST = -65504.0           # the smallest finite half
+
+
+def packed(array, level=6):
+    """An array as text. The lowest bytes of all numbers come first, then the next: alike bytes deflate well."""
+    array = np.ascontiguousarray(array)
+    planes = array.reshape(-1).view(np.uint8).reshape(-1, array.dtype.itemsize).T
+    return base64.b64encode(zlib.compress(np.ascontiguousarray(planes).tobytes(), level)).decode("ascii")
+
+
+def unit_of(array):
+    """The power of two by which an array is divided before it is stored, so that its largest number lies in 512..1,024."""
+    largest = float(np.abs(array).max(initial=0))
+    return 2.0 ** (np.frexp(largest)[1] - 10) if largest else 1.0
+
+
+def halves(array):
+    """(float16 array, unit): array = halves * unit within ROUNDING of each number, but for those 2^-24 of the largest."""
+    unit = unit_of(array)
+    return (array.astype(np.float64) / unit).astype(np.float16), unit

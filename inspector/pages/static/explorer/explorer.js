@@ -1,0 +1,164 @@
+// The explorer: puts the parts together, keeps the state, and makes what they show.
+
+import { largest } from "inspector/attention.js";
+import { Colours } from "inspector/colour.js";
+import { compare } from "inspector/compare.js";
+import { controls } from "inspector/controls.js";
+import { make } from "inspector/dom.js";
+import { difference, extent, merged, pattern, row as rowOf, scores, valueWeighted } from "inspector/grids.js";
+import { moves } from "inspector/moves.js";
+import { plot } from "inspector/plot.js";
+import { row } from "inspector/row.js";
+import { save } from "inspector/save.js";
+import { fromFragment, otherText, toFragment, valid } from "inspector/state.js";
+import { start, Store } from "inspector/store.js";
+import { plural } from "inspector/say.js";
+import { valueWords, words } from "inspector/words.js";
+import { wall } from "inspector/wall.js";
+
+let mounted = 0;        // names of radio buttons differ from explorer to explorer on one page
+
+/** What a grid shows, in words. @param {any} state @param {string[]} heads */
+function titleOf(state, heads) {
+  const what = { pattern: "pattern", scores: "scores", values: "value-weighted pattern" }[state.shown];
+  return heads.length === 1 ? `${heads[0]} ${what}` : `${heads.join(", ")} ${what}, ${state.merge}`;
+}
+
+/** A grid of heads on a text as the state asks for it. @param {Store} store @param {any} state @param {number} text @param {string[]} heads */
+async function gridOf(store, state, text, heads) {
+  const stored = store.bundle.texts[text], decoded = await Promise.all(heads.map(head => store.head(text, head)));
+  const norms = state.shown === "values" ? await Promise.all(heads.map(head => store.part(text, "value_norms", head))) : [];
+  const made = decoded.map((head, i) => state.shown === "scores" ? scores(head, state)
+    : state.shown === "values" ? valueWeighted(pattern(head, state), norms[i]) : pattern(head, state));
+  const values = merged(made, state.merge), signed = state.shown === "scores";
+  return { values, n: stored.n, labels: stored.labels, scale: signed ? "signed" : state.scale,
+    largest: state.shown === "pattern" ? 1 : extent(values), title: titleOf(state, heads), decoded };
+}
+
+/** Row (or column) of a grid: [pos], NaN where masked. @param {any} grid @param {number} place @param {string} way */
+const lineOf = ({ values, n }, place, way) => Float32Array.from({ length: n }, (_, at) =>
+  way === "from" ? values[place * n + at] : values[at * n + place]);
+
+/** The exact weights of a row or column, NaN where masked. @param {Float32Array} exact @param {number} n @param {number} place @param {string} way */
+const exactOf = (exact, n, place, way) => Float32Array.from({ length: n }, (_, at) =>
+  way === "from" ? (at <= place ? exact[start(place) + at] : NaN) : (at >= place ? exact[start(at) + place] : NaN));
+
+/**
+ * Put an explorer into an element.
+ * @param {HTMLElement} root @param {any} bundle see bundle.py
+ * @param {{read?: (packed: string) => string, linked?: boolean, state?: any, changed?: (state: any) => void}} [options]
+ *   read: what a packed part's name stands for; linked: the page's address holds the state; state: to start with
+ */
+export function mount(root, bundle, { read, linked = false, state: asked = {}, changed = () => {} } = {}) {
+  const store = new Store(bundle, read), dark = matchMedia("(prefers-color-scheme: dark)"), uid = `x${mounted++}`;
+  let theme = new Colours(bundle, dark.matches ? "dark" : "light");
+  let state = valid({ ...asked, ...linked ? fromFragment(location.hash) : {} }, bundle), peeked = null, turn = 0, last = null, gone = false;
+
+  function update(patch) {
+    const wanted = typeof patch === "function" ? patch(state) : patch;
+    if ("twin" in wanted && wanted.twin < 0) {      // beside another text: the same token there, where it is
+      const b = otherText({ ...state, ...wanted }), label = bundle.texts[state.text].labels[state.query];
+      wanted.twin = b < 0 ? 0 : Math.max(0, bundle.texts[b].labels.indexOf(label));
+    }
+    if ("text" in wanted && !("other" in wanted) && state.other.startsWith("t")) wanted.other = "";
+    state = valid({ ...state, ...wanted }, bundle);
+    if (linked) history.replaceState(null, "", toFragment(state));
+    peeked = null;
+    changed(state);
+    return render();
+  }
+
+  function peek(place) {
+    if (peeked === place) return;
+    peeked = place;
+    render();
+  }
+
+  const context = { bundle, store, update, peek, uid, linked };
+  const grid = plot("Attention", (query, key) => update(state.way === "from" ? { query, key, locked: true } : { query: key, key: query, locked: true }),
+    value => valueWords(last, value));
+  const parts = { wall: wall(context), words: words(context), controls: controls(context), row: row(context), moves: moves(context),
+    compare: compare(context), save: save(context) };
+  const heading = make("h2", { class: "x-head", "aria-live": "polite" });
+  const texts = make("div", { class: "x-texts", role: "group", "aria-label": "Texts" });
+  const caveat = make("p", { class: "note x-caveat" }, "A grid says where a head drew from, not what it did with it. ",
+    make("a", { href: "https://aclanthology.org/N19-1357/", rel: "noreferrer" }, "Jain and Wallace 2019"), ", ", make("a", { href: "https://aclanthology.org/D19-1002/", rel: "noreferrer" }, "Wiegreffe and Pinter 2019"), ".");
+  const element = make("div", { class: "x-explorer" }, parts.wall.element,
+    make("section", { class: "x-main", "aria-label": "One head" }, make("div", { class: "x-bar" }, heading, parts.save.element), texts, parts.words.element,
+      parts.controls.element, make("div", { class: "x-cols" }, make("div", {}, grid.element, caveat), parts.row.element)),
+    parts.compare.element, parts.moves.element);
+  root.replaceChildren(element);
+  if (bundle.texts.length > 1) {
+    texts.append(...bundle.texts.map((text, i) => make("button", { type: "button", "data-text": String(i), on: { click: () => update({ text: i }) } }, text.name ?? `text ${i + 1}: ${text.title}`)));
+  }
+
+  /** What is beside the open grid, or null. */
+  async function besideOf(shown) {
+    if (!state.other) return null;
+    const b = otherText(state), beside = await gridOf(store, state, b < 0 ? state.text : b, b < 0 ? [state.other] : state.heads);
+    if (b >= 0) beside.title += " on the other text";
+    const values = difference(shown.values, shown.n, beside.values, beside.n), n = Math.min(shown.n, beside.n);
+    const { labels } = bundle.texts[state.text];
+    return { grid: beside, difference: { values, n, labels: labels.slice(0, n), scale: "signed", largest: extent(values), title: "Difference" } };
+  }
+
+  let keyOfGrid = "", shown = null, beside = null;
+
+  async function render() {
+    const mine = ++turn, query = peeked ?? state.query;
+    const wanted = [state.text, state.heads, state.merge, state.beta, state.shown, state.first, state.self, state.other, state.scale].join("|");
+    if (wanted !== keyOfGrid) {
+      const now = await gridOf(store, state, state.text, state.heads), next = await besideOf(now);
+      if (mine !== turn || gone) return;
+      [shown, beside, keyOfGrid] = [now, next, wanted];
+    }
+    const own = state.heads.length === 1 ? await store.moves(state.text, state.heads[0]) : null;
+    if (mine !== turn || gone) return;
+    const values = lineOf(shown, query, state.way);
+    const weights = state.heads.length === 1 ? rowOf(shown.decoded[0], query, state)
+      : merged(shown.decoded.map(head => Float32Array.from(rowOf(head, query, state))), state.merge);
+    const isExact = own && state.shown === "pattern" && state.beta === 1 && state.first && state.self;
+    const view = { state, query, colours: theme, grid: shown, beside, values, weights, scale: shown.scale, largest: shown.largest, moves: own,
+      exactRow: isExact ? exactOf(own.exact, shown.n, query, state.way) : null,
+      key: state.key >= 0 && peeked === null ? state.key : largest(values) };
+    last = view;
+    heading.textContent = state.heads.length === 1 ? `Head ${state.heads[0]}` : `Heads ${state.heads.join(", ")}`;
+    const verdict = state.heads.length === 1 && bundle.verdicts[state.heads[0]];
+    if (verdict) heading.append(" ", make("span", { class: "tag" }, verdict));
+    for (const button of texts.children) button.setAttribute("aria-pressed", String(button.dataset.text === String(state.text)));
+    parts.words.render(view);
+    parts.controls.render(view);
+    parts.row.render(view);
+    if (peeked === null || drawnQuery !== query) grid.render(shown, theme, query);
+    drawnQuery = query;
+    if (peeked === null) {
+      parts.save.render(view);
+      await parts.compare.render(view);
+      await parts.wall.render(view);
+    }
+    await parts.moves.render(view);
+    root.dataset.ready = String(turn);
+  }
+  let drawnQuery = -1;
+
+  const themed = () => {
+    theme = new Colours(bundle, dark.matches && !matchMedia("print").matches ? "dark" : "light");
+    render();
+  };
+  const jumped = () => { state = valid(fromFragment(location.hash), bundle); render(); };
+  dark.addEventListener("change", themed);
+  matchMedia("print").addEventListener("change", themed);
+  if (linked) addEventListener("hashchange", jumped);
+  render();
+
+  return {
+    element, store, update, get state() { return state; }, get view() { return last; },
+    /** Take it out again. */
+    remove() {
+      gone = true;
+      dark.removeEventListener("change", themed);
+      removeEventListener("hashchange", jumped);
+      root.replaceChildren();
+    },
+  };
+}

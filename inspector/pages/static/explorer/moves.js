@@ -1,0 +1,89 @@
+// The five moves of one query, with the model's own numbers: ask, advertise, score, normalize, blend; then what is written.
+
+import { moves as made, norm, products } from "inspector/attention.js";
+import { extent } from "inspector/grids.js";
+import { make } from "inspector/dom.js";
+import { counts } from "inspector/grids.js";
+import { bare, number, plural, signed, significant } from "inspector/say.js";
+
+const KEYS = 10;        // of the tables, the largest first
+
+/** A vector as a row of coloured cells, its numbers on hover. @param {ArrayLike<number>} values @param {any} colours @param {string} name */
+function strip(values, colours, name) {
+  const most = extent(values) || 1;
+  return make("div", { class: "x-strip", role: "img", "aria-label": `${name}: ${values.length} numbers, length ${significant(norm(values))}` },
+    ...Array.from(values, (value, d) => make("i", { title: `${name}[${d}] = ${significant(value)}`, style: { "--c": colours.css(value / most, "signed") } })));
+}
+
+/** One of the moves. @param {number} place @param {string} title @param {string} verb @param {(Node|string)[]} children */
+const step = (place, title, verb, ...children) => make("li", { class: "x-step" },
+  make("h3", {}, make("span", { class: "x-count" }, String(place)), ` ${title} `, make("small", {}, verb)), ...children);
+
+/** A table of keys. @param {string[]} heads @param {(string|Node)[][]} rows @param {number} on the marked row */
+const table = (heads, rows, on) => make("table", { class: "x-table" }, make("thead", {}, make("tr", {}, ...heads.map(head => make("th", { scope: "col" }, head)))),
+  make("tbody", {}, ...rows.map((cells, i) => make("tr", { class: i === on ? "x-on" : null },
+    ...cells.map((cell, at) => at ? make("td", {}, cell) : make("th", { scope: "row" }, cell))))));
+
+/** @param {any} context */
+export function moves({ bundle, store, update }) {
+  const list = make("ol", { class: "x-steps" }), note = make("p", { class: "note" });
+  const element = make("section", { class: "x-moves", "aria-label": "The five moves of one query" },
+    make("h2", {}, "Five moves of one query"), note, list);
+
+  /** How to get what is not stored. @param {any} view */
+  function missing({ state }) {
+    const { n, heads } = bundle.texts[state.text], known = Object.keys(heads).filter(head => heads[head].moves);
+    return [`q, k and v of ${state.heads[0]} are not stored here: beyond ${bundle.moves_tokens} tokens (this text has ${n}) those of the heads named, or of the eight that score highest, are. To have them, name the head: `,
+      make("code", {}, `--moves "${state.heads[0]}"`), " on the command line, ", make("code", {}, `explore(trace, moves="${state.heads[0]}")`), " in Python. Stored: ",
+      ...known.flatMap(head => [make("button", { type: "button", class: "x-chip", on: { click: () => update({ heads: [head] }) } }, head), " "])];
+  }
+
+  return {
+    element,
+    /** @param {any} view */
+    async render(view) {
+      const { state, query, colours } = view, text = bundle.texts[state.text], head = state.heads[0];
+      if (state.heads.length > 1) {
+        note.replaceChildren("Several heads are open; each makes its moves by itself. Open one.");
+        return list.replaceChildren();
+      }
+      const own = view.moves;
+      if (!own) {
+        note.replaceChildren(...missing(view));
+        return list.replaceChildren();
+      }
+      const d = text.d_head, [layer, place] = head.split(".").map(Number), vector = (all, i) => all.subarray(i * d, (i + 1) * d);
+      const keys = Array.from({ length: query + 1 }, (_, j) => j).filter(j => counts(query, j, state));
+      if (!keys.length) {
+        note.replaceChildren("No key is left for this query.");
+        return list.replaceChildren();
+      }
+      const scale = text.factors[layer][place], q = vector(own.q, query);
+      const found = made(q, keys.map(j => vector(own.k, j)), keys.map(j => vector(own.v, j)), scale, state.beta);
+      const order = keys.map((_, at) => at).sort((a, b) => found.weights[b] - found.weights[a]);
+      const key = state.way === "from" && view.key >= 0 && keys.includes(view.key) ? view.key : keys[order[0]], at = keys.indexOf(key);
+      const shown = [...new Set([...order.slice(0, KEYS), at])], each = products(q, vector(own.k, key));
+      const name = j => make("span", { class: "token" }, text.labels[j], make("sup", {}, String(j)));
+      const label = j => `“${bare(text.labels[j])}”`;
+      const total = found.shares.reduce((sum, share) => sum + share, 0), z = found.z;
+      const [stream, writes] = [await store.floats(state.text, "stream"), await store.part(state.text, "writes", head)];
+      const changed = state.beta !== 1 || keys.length !== query + 1;
+      note.replaceChildren(`Head ${head}, query ${label(query)} (${query}), key ${label(key)} (${key}): choose another key in the row above. Numbers are stored to three digits.`);
+      list.replaceChildren(
+        step(1, "Ask", `q, what ${label(query)} looks for`, strip(q, colours, "q"), make("p", {}, `${d} numbers, length ${significant(norm(q))}`)),
+        step(2, "Advertise", `k, what ${label(key)} offers`, strip(vector(own.k, key), colours, "k"), make("p", {}, `${d} numbers, length ${significant(norm(vector(own.k, key)))}`)),
+        step(3, "Score", "q · k, element by element", strip(each, colours, "q×k"),
+          make("p", {}, `sum ${signed(found.sums[at])} × ${significant(scale)} = score `, make("b", { class: "x-score" }, signed(found.scores[at])))),
+        step(4, "Normalize", "mask, then softmax", make("p", {}, `${plural(text.n - 1 - query, "later token")} masked; ${plural(keys.length, "key")} ${keys.length === query + 1 ? "seen" : "left"}${state.beta === 1 ? "" : `; scores × ${significant(state.beta)}`}`),
+          table(["key", "score", "e^(score − largest)", "weight"], shown.map(i => [name(keys[i]), signed(found.scores[i]),
+            number(Math.exp(state.beta * (found.scores[i] - found.scores[order[0]])), 3), number(found.weights[i], 3)]), shown.indexOf(at))),
+        step(5, "Blend", "values by weight", strip(vector(own.v, key), colours, "v"),
+          make("p", {}, `v of ${label(key)}, length ${significant(norm(vector(own.v, key)))}`),
+          table(["key", "weight", "‖v‖", "‖weight × v‖", "of all"], shown.map(i => [name(keys[i]), number(found.weights[i], 3), significant(norm(vector(own.v, keys[i]))),
+            significant(found.shares[i]), `${(100 * found.shares[i] / total).toFixed(0)} %`]), shown.indexOf(at))),
+        step(6, "Write", "z, then W_O", strip(z, colours, "z"), make("p", {}, `z = Σ weight × v, length ${significant(norm(z))}. `,
+          ...changed ? ["As the model runs, without your changes: "] : [], `z W_O, length ${significant(writes[query])}, is added to a stream of length ${significant(stream[layer * text.n + query])}; the output bias belongs to no head.`)));
+      return undefined;
+    },
+  };
+}

@@ -1,0 +1,118 @@
+// The stored texts, decoded head by head when they are asked for.
+
+import { unpackBytes, unpackFloats, unpackHalves } from "inspector/bytes.js";
+
+const CELLS = 8e6;      // cells of decoded heads that are kept: all heads of a short text, about a layer of 1,024 tokens
+
+/**
+ * One head on one text. Row i of the triangle is at i (i + 1) / 2: the keys 0 to i.
+ * @typedef {{n: number, s: Float32Array, top: Float32Array}} Head
+ *   s: score minus the largest of its row; top: that largest
+ * @typedef {{q: Float32Array, k: Float32Array, v: Float32Array, exact: Float32Array}} Moves
+ */
+
+/** Where row i of a triangle begins. @param {number} i */
+export const start = i => i * (i + 1) / 2;
+
+/** Scores of a head from its q and k, row by row. @param {Float32Array} q @param {Float32Array} k @param {number} n
+ *  @param {number} factor @returns {Head} */
+export function headOf(q, k, n, factor) {
+  const d = q.length / n, s = new Float32Array(start(n)), top = new Float32Array(n);
+  for (let i = 0, at = 0; i < n; i++) {
+    let most = -Infinity;
+    for (let j = 0, row = i * d; j <= i; j++) {
+      let sum = 0;
+      for (let e = 0, column = j * d; e < d; e++) sum += q[row + e] * k[column + e];
+      s[at + j] = sum *= factor;
+      if (sum > most) most = sum;
+    }
+    for (let j = 0; j <= i; j++) s[at + j] -= most;
+    top[i] = most;
+    at += i + 1;
+  }
+  return { n, s, top };
+}
+
+/** The stored texts of a bundle. */
+export class Store {
+  /** @param {any} bundle see bundle.py @param {(packed: string) => string} read what a packed part's name stands for */
+  constructor(bundle, read = packed => packed) {
+    this.bundle = bundle;
+    this.read = read;
+    /** @type {Map<string, Promise<any>>} */
+    this.known = new Map();
+    /** @type {Map<string, Promise<Head>>} */
+    this.heads = new Map();
+  }
+
+  /** What is made once and kept. @template T @param {string} name @param {() => Promise<T>} make @returns {Promise<T>} */
+  once(name, make) {
+    if (!this.known.has(name)) this.known.set(name, make());
+    return this.known.get(name);
+  }
+
+  /** A packed float32 array of a text, by its name in the bundle. @param {number} text @param {string} name */
+  floats(text, name) {
+    return this.once(`${text}/${name}`, () => unpackFloats(this.read(this.bundle.texts[text][name])));
+  }
+
+  /** @param {number} text */
+  thumbs(text) {
+    return this.once(`${text}/thumbs`, () => unpackBytes(this.read(this.bundle.texts[text].thumbs)));
+  }
+
+  /** One head's part of an array with a number for each layer, head and position. @param {number} text @param {string} name
+   *  @param {string} head */
+  async part(text, name, head) {
+    const { n } = this.bundle.texts[text], at = this.index(head);
+    return (await this.floats(text, name)).subarray(at * n, (at + 1) * n);
+  }
+
+  /** The place of a head, 5.1, among all. @param {string} head */
+  index(head) {
+    const [layer, number] = head.split(".").map(Number);
+    return layer * this.bundle.n_head + number;
+  }
+
+  /** The logarithms of one head; the latest asked for are kept. @param {number} text @param {string} head */
+  head(text, head) {
+    const name = `${text}/${head}`, found = this.heads.get(name) ?? this.decoded(text, head);
+    this.heads.delete(name);
+    this.heads.set(name, found);
+    const most = Math.max(2, Math.floor(CELLS / start(this.bundle.texts[text].n)));
+    for (const old of this.heads.keys()) if (this.heads.size > most) this.heads.delete(old);
+    return found;
+  }
+
+  /** @param {number} text @param {string} head @returns {Promise<Head>} */
+  async decoded(text, head) {
+    const { n, heads, factors } = this.bundle.texts[text], stored = heads[head];
+    if (stored.log) return { n, s: await unpackHalves(this.read(stored.log)), top: await this.part(text, "tops", head) };
+    const both = await unpackHalves(this.read(stored.qk)), half = both.length / 2;
+    const [layer, number] = head.split(".").map(Number), [unitQ, unitK] = stored.units;
+    return headOf(both.subarray(0, half), both.subarray(half), n, factors[layer][number] * unitQ * unitK);
+  }
+
+  /** q, k, v and the exact weights of a head, or null where they are not stored. @param {number} text @param {string} head
+   *  @returns {Promise<Moves|null>} */
+  async moves(text, head) {
+    const stored = this.bundle.texts[text].heads[head].moves;
+    if (!stored) return null;
+    return this.once(`${text}/moves/${head}`, async () => {
+      const all = await unpackHalves(this.read(stored.vectors)), size = all.length / 3;
+      const [q, k, v] = stored.units.map((unit, i) => all.slice(i * size, (i + 1) * size).map(x => x * unit));
+      return { q, k, v, exact: await unpackFloats(this.read(stored.exact)) };
+    });
+  }
+
+  /** Cosine of the residual streams of token i of one text and j of another, by layer; null where they are not stored.
+   *  @param {number} a @param {number} i @param {number} b @param {number} j */
+  async cosines(a, i, b, j) {
+    if (a > b) return this.cosines(b, j, a, i);
+    const stored = this.bundle.cosines[`${a},${b}`], steps = this.bundle.n_layer + 1;
+    if (!stored) return null;
+    const all = await this.once(`cosines/${a},${b}`, () => unpackHalves(this.read(stored)));
+    const at = (i * this.bundle.texts[b].n + j) * steps;
+    return all.subarray(at, at + steps);
+  }
+}

@@ -1,0 +1,126 @@
+// All heads at a glance: a small picture of each, by layer or by a score. Arrow keys walk, a click opens.
+
+import { level } from "inspector/colour.js";
+import { make, select } from "inspector/dom.js";
+import { number } from "inspector/say.js";
+
+const GAP = 3;          // pixels between two pictures, in pixels of the canvas
+
+/** The orders that a bundle offers. @param {any} bundle @returns {[string, string, string?][]} */
+function orders(bundle) {
+  const by = (on, where) => bundle.names.map(({ column, title }) => [`${on}:${column}`, title, where]);
+  return [["layer", "layer and head"], ...by("text", "score on this text"),
+    ...(bundle.repeats ? by("repeats", "score on repeated random tokens") : [])];
+}
+
+/** The score of a head in an order, or null. @param {any} bundle @param {number} text @param {string} order @param {string} head */
+export function scoreOf(bundle, text, order, head) {
+  const [on, column] = order.split(":"), [layer, place] = head.split(".").map(Number);
+  const scores = on === "repeats" ? bundle.repeats : bundle.texts[text].scores;
+  return scores[column]?.[layer][place] ?? null;
+}
+
+/** Heads in an order: as the model has them, or the largest score first. @param {any} bundle @param {number} text @param {string} order */
+export function ordered(bundle, text, order) {
+  const heads = Object.keys(bundle.texts[text].heads);
+  if (order === "layer") return heads;
+  const value = new Map(heads.map(head => [head, scoreOf(bundle, text, order, head) ?? -1]));
+  return heads.sort((a, b) => value.get(b) - value.get(a));       // sort is stable: equal ones stay as the model has them
+}
+
+/** @param {any} context */
+export function wall({ bundle, store, update }) {
+  const canvas = make("canvas", { class: "x-tiles", "aria-hidden": "true" });
+  const buttons = new Map();
+  const layers = make("div", { class: "x-layers", "aria-hidden": "true" });
+  const board = make("div", { class: "x-board", role: "group", "aria-label": "All heads. Arrow keys walk, Enter opens, Shift and Enter adds." }, canvas);
+  const chosen = select("Order", order => update({ order }));
+  const readout = make("p", { class: "x-readout" }, "\u00a0");
+  const element = make("section", { class: "x-wall", "aria-label": "All heads" },
+    make("div", { class: "x-bar" }, make("h2", {}, "All heads"), chosen.element), make("div", { class: "x-frame" }, layers, board), readout);
+  let order = [], columns = 1, drawn = "";
+
+  /** A head and its scores, in words. @param {number} text @param {string} head */
+  function words(text, head) {
+    const verdict = bundle.verdicts[head];
+    const scores = bundle.names.map(({ column, title }) => `${title} ${number(scoreOf(bundle, text, "text:" + column, head))}`);
+    return `${head}${verdict ? ` (${verdict})` : ""}: ${scores.join(", ")}`;
+  }
+
+  function open(head, add) {
+    update(state => {
+      if (!add) return { heads: [head] };
+      const heads = state.heads.includes(head) ? state.heads.filter(one => one !== head) : [...state.heads, head];
+      return heads.length ? { heads } : {};
+    });
+  }
+
+  for (const head of Object.keys(bundle.texts[0].heads)) {
+    const button = make("button", { type: "button", tabindex: "-1", "data-head": head,
+      on: { click: event => open(head, event.shiftKey || event.ctrlKey || event.metaKey) } });
+    buttons.set(head, button);
+    board.append(button);
+  }
+  const tell = event => {
+    const head = event.target.closest?.("button")?.dataset.head;
+    if (head) readout.textContent = words(Number(board.dataset.text), head);
+  };
+  board.addEventListener("pointerover", tell);
+  board.addEventListener("focusin", tell);
+  board.addEventListener("pointerleave", () => { readout.textContent = "\u00a0"; });
+  board.addEventListener("keydown", event => {
+    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns, Home: -Infinity, End: Infinity }[event.key];
+    const from = order.indexOf(document.activeElement?.dataset?.head);
+    if (step === undefined || from < 0) return;
+    event.preventDefault();
+    const to = Math.max(0, Math.min(order.length - 1, from + step));
+    if (Math.abs(step) === columns && Math.abs(to - from) !== columns) return;
+    buttons.get(order[to]).focus();
+  });
+
+  /** Paint every head's small picture. */
+  async function paint(text, colours, scale) {
+    const stored = bundle.texts[text], { side } = stored, cell = side + GAP, levels = await store.thumbs(text);
+    const rows = Math.ceil(order.length / columns);
+    canvas.width = columns * cell - GAP;
+    canvas.height = rows * cell - GAP;
+    const context = canvas.getContext("2d"), image = context.createImageData(canvas.width, canvas.height);
+    order.forEach((head, place) => {
+      const from = store.index(head) * side * side, top = Math.floor(place / columns) * cell, left = place % columns * cell;
+      for (let i = 0; i < side; i++) for (let j = 0; j <= i; j++) {
+        const at = 4 * ((top + i) * canvas.width + left + j), part = (levels[from + i * side + j] / 255) ** 2;
+        image.data.set([...colours.rgb(level(part, scale), scale), 255], at);
+      }
+    });
+    context.putImageData(image, 0, 0);
+  }
+
+  return {
+    element,
+    /** @param {any} view */
+    async render({ state, colours }) {
+      chosen.set(orders(bundle), state.order);
+      const now = [state.text, state.order, colours.theme, state.scale].join();
+      if (now !== drawn) {
+        drawn = now;
+        order = ordered(bundle, state.text, state.order);
+        columns = bundle.n_head;
+        board.dataset.text = String(state.text);
+        board.style.setProperty("--columns", String(columns));
+        board.style.setProperty("--rows", String(Math.ceil(order.length / columns)));
+        layers.replaceChildren(...(state.order === "layer" ? Array.from({ length: bundle.n_layer }, (_, layer) => make("span", {}, String(layer))) : []));
+        await paint(state.text, colours, state.scale);
+        // The buttons lie over the pictures in the order of the pictures, for Tab and screen readers alike.
+        board.append(...order.map(head => buttons.get(head)));
+      }
+      order.forEach((head, place) => {
+        const button = buttons.get(head), on = state.heads.includes(head);
+        button.setAttribute("aria-label", words(state.text, head));
+        button.setAttribute("aria-pressed", String(on));
+        button.classList.toggle("x-found", Boolean(bundle.verdicts[head]));
+        button.tabIndex = head === state.heads[0] ? 0 : -1;
+        button.style.setProperty("--place", String(place));
+      });
+    },
+  };
+}

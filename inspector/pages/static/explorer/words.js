@@ -1,0 +1,82 @@
+// The text itself: each token is a button, shaded by the weight that links it with the query.
+
+import { make } from "inspector/dom.js";
+import { bare, number, signed } from "inspector/say.js";
+
+/** A value as the readouts say it. @param {any} view @param {number} value */
+export const valueWords = (view, value) => view.state.shown === "scores" ? signed(value) : number(value, 4);
+
+/** @param {any} context */
+export function words({ bundle, update, peek }) {
+  const list = make("ol", { class: "x-text", "aria-label": "The text. Arrow keys walk; the token with the focus is the query, Enter locks it." });
+  const readout = make("p", { class: "x-readout", "aria-live": "polite" }, "\u00a0");
+  let shown = -1, buttons = [], view = null;
+
+  /** The token under an event. @param {Event} event */
+  const at = event => {
+    const button = /** @type {Element} */ (event.target).closest?.("button");
+    return button ? buttons.indexOf(button) : -1;
+  };
+
+  /** The other token's own value, in words. @param {number} place */
+  function tell(place) {
+    const { labels } = bundle.texts[view.state.text], { query, values, state } = view, value = values[place];
+    const [from, to] = state.way === "from" ? [query, place] : [place, query];
+    readout.replaceChildren(`“${bare(labels[from])}” ${from} → “${bare(labels[to])}” ${to}  `, make("b", {},
+      from < to ? "masked: a later token" : Number.isNaN(value) ? "left out" : valueWords(view, value)));
+  }
+
+  list.addEventListener("pointerover", event => {
+    const place = at(event);
+    if (place < 0 || event.pointerType === "touch") return;
+    if (view.state.locked) tell(place);
+    else peek(place);
+  });
+  list.addEventListener("pointerleave", () => { readout.textContent = "\u00a0"; if (!view.state.locked) peek(null); });
+  list.addEventListener("click", event => {
+    const place = at(event);
+    if (place >= 0) update({ query: place, key: -1, locked: !(view.state.locked && place === view.state.query) });
+  });
+  list.addEventListener("focusin", event => {
+    const place = at(event);
+    if (place < 0) return;
+    if (view.state.locked) tell(place);
+    else if (buttons[place].matches(":focus-visible")) update({ query: place, key: -1 });
+  });
+  list.addEventListener("keydown", event => {
+    const from = at(event);
+    if (event.key === "Escape" && view.state.locked) return update({ locked: false });
+    const to = { ArrowLeft: from - 1, ArrowRight: from + 1, ArrowUp: from - 1, ArrowDown: from + 1, Home: 0, End: buttons.length - 1 }[event.key];
+    if (from < 0 || to === undefined) return undefined;
+    event.preventDefault();
+    return buttons[Math.max(0, Math.min(buttons.length - 1, to))].focus();
+  });
+
+  return {
+    element: make("div", { class: "x-words" }, list, readout),
+    /** @param {any} now */
+    render(now) {
+      view = now;
+      const { state, query, values, colours } = now;
+      if (shown !== state.text) {
+        shown = state.text;
+        const { labels } = bundle.texts[state.text];
+        buttons = labels.map((label, i) => make("button", { type: "button", tabindex: "-1", title: `position ${i}` }, label));
+        list.replaceChildren(...buttons.map((button, i) => make("li", { class: labels[i].includes("⏎") ? "x-break" : null }, button)));
+      }
+      const { labels } = bundle.texts[state.text];
+      buttons.forEach((button, place) => {
+        const value = values[place], masked = Number.isNaN(value), part = masked || !now.largest ? 0 : value / now.largest;
+        button.style.setProperty("--shade", masked ? "transparent" : colours.css(part, now.scale));
+        button.classList.toggle("x-strong", !masked && colours.strong(part, now.scale));
+        button.classList.toggle("x-masked", masked);
+        button.classList.toggle("x-query", place === query);
+        button.classList.toggle("x-key", place === now.key);
+        button.setAttribute("aria-pressed", String(place === state.query && state.locked));
+        button.setAttribute("aria-label", `${bare(labels[place])}, position ${place}${place === query ? ", query" : ""}${
+          masked ? "" : `, ${state.way === "from" ? "looked at with" : "looks with"} ${valueWords(now, value)}`}`);
+        button.tabIndex = place === state.query ? 0 : -1;
+      });
+    },
+  };
+}
