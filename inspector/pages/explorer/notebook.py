@@ -65,7 +65,7 @@ def explore(trace, compare=None, *, moves=None):
     chosen = None if moves is None else parse_heads(model, moves, least=0)
     tables = [heads_table(model, ids=each.ids.tolist()) for each in traces]
     facts = page_facts(trace)
-    return Explorer(explorer_page(bundle(traces, tables, moves=chosen, name=facts["model"]), facts, linked=False),
+    return Explorer(explorer_page(bundle(traces, tables, moves=chosen, name=facts["model"]), facts),
                     facts["shown_text"])
 
 

@@ -43,9 +43,9 @@ def taken_apart(bundle):
     return walk(bundle), parts
 
 
-def explorer_page(bundle, facts, linked=True):
-    """The page as text. bundle: see `bundle.bundle`; facts: see `report.facts`; linked: its address holds the view."""
+def explorer_page(bundle, facts):
+    """The page as text. bundle: see `bundle.bundle`; facts: see `report.facts`."""
     rest, parts = taken_apart(bundle)
     return render("explorer.html", facts, here="explorer", thin="", explorer_css=static("explorer.css"),
-                  modules=script_json(inlined_modules()), bundle=script_json(rest), parts=parts, linked=linked,
+                  modules=script_json(inlined_modules()), bundle=script_json(rest), parts=parts,
                   data=script_json({"labels": [], "maps": {}}))

@@ -60,7 +60,7 @@ export function compare({ bundle, store, update }) {
     /** @param {any} view */
     async render(view) {
       const { state, colours, beside: shown } = view, text = bundle.texts[state.text], b = otherText(state);
-      const options = [["", "nothing"], ...bundle.texts.map((each, i) => [`t${i}`, `text ${i + 1}: ${each.title.slice(0, 40)}`, "the same head on another text"])
+      const options = [["", "nothing"], ...bundle.texts.map((each, i) => [`t${i}`, each.name ?? `text ${i + 1}: ${each.title.slice(0, 40)}`, "the same head on another text"])
         .filter(([value]) => value !== `t${state.text}`), ...Object.keys(text.heads).map(head => [head, bundle.verdicts[head] ? `${head} ${bundle.verdicts[head]}` : head, "another head"])];
       other.set(options, state.other);
       twin.element.hidden = b < 0;

@@ -46,10 +46,11 @@ const exactOf = (exact, n, place, way) => Float32Array.from({ length: n }, (_, a
 /**
  * Put an explorer into an element.
  * @param {HTMLElement} root @param {any} bundle see bundle.py
- * @param {{read?: (packed: string) => string, linked?: boolean, state?: any, changed?: (state: any) => void}} [options]
- *   read: what a packed part's name stands for; linked: the page's address holds the state; state: to start with
+ * @param {{read?: (packed: string) => string, linked?: boolean, state?: any, changed?: (state: any) => void, middle?: Element}} [options]
+ *   read: what a packed part's name stands for; linked: the page's address holds the state; state: to start with; changed: is told of every new
+ *   state; middle: stands below the open head
  */
-export function mount(root, bundle, { read, linked = false, state: asked = {}, changed = () => {} } = {}) {
+export function mount(root, bundle, { read, linked = false, state: asked = {}, changed = () => {}, middle = null } = {}) {
   const store = new Store(bundle, read), dark = matchMedia("(prefers-color-scheme: dark)"), uid = `x${mounted++}`;
   let theme = new Colours(bundle, dark.matches ? "dark" : "light");
   let state = valid({ ...asked, ...linked ? fromFragment(location.hash) : {} }, bundle), peeked = null, turn = 0, last = null, gone = false;
@@ -86,7 +87,7 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
   const element = make("div", { class: "x-explorer" }, parts.wall.element,
     make("section", { class: "x-main", "aria-label": "One head" }, make("div", { class: "x-bar" }, heading, parts.save.element), texts, parts.words.element,
       parts.controls.element, make("div", { class: "x-cols" }, make("div", {}, grid.element, caveat), parts.row.element)),
-    parts.compare.element, parts.moves.element);
+    ...middle ? [middle] : [], parts.compare.element, parts.moves.element);
   root.replaceChildren(element);
   if (bundle.texts.length > 1) {
     texts.append(...bundle.texts.map((text, i) => make("button", { type: "button", "data-text": String(i), on: { click: () => update({ text: i }) } }, text.name ?? `text ${i + 1}: ${text.title}`)));
@@ -96,7 +97,7 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
   async function besideOf(shown) {
     if (!state.other) return null;
     const b = otherText(state), beside = await gridOf(store, state, b < 0 ? state.text : b, b < 0 ? [state.other] : state.heads);
-    if (b >= 0) beside.title += " on the other text";
+    if (b >= 0) beside.title += `, ${bundle.texts[b].name ?? `text ${b + 1}`}`;
     const values = difference(shown.values, shown.n, beside.values, beside.n), n = Math.min(shown.n, beside.n);
     const { labels } = bundle.texts[state.text];
     return { grid: beside, difference: { values, n, labels: labels.slice(0, n), scale: "signed", largest: extent(values), title: "Difference" } };
