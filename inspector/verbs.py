@@ -71,11 +71,6 @@ def _note(args):
     return None if args.quiet or args.json or sys.stderr is None else partial(print, "inspector:", file=sys.stderr)
 
 
-def _table_json(table, **more):
-    from .record import rows_of, to_json
-    return to_json({"run": table.attrs["run"], **more, "rows": rows_of(table)})
-
-
 def _check_csv(args):
     """Raise OutputError where --csv cannot be written: before the work, not after it."""
     if args.csv:
@@ -116,26 +111,29 @@ def _run_trace(args):
 
 
 def _run_check(args):
+    from .answers import of_check
     from .checks import check
+    from .record import to_json
     from .terminal.results import check_text
     _check_csv(args)
     table = check(_model(args), _read_text(args), ids=_ids(args), bos=args.bos, against=args.against, float64=args.float64,
                   progress=_progress(args))
     _save_csv(args, table)
-    print(_table_json(table, passed=table.attrs["passed"], verdict=table.attrs["verdict"]) if args.json
-          else check_text(table))
+    print(to_json(of_check(table)) if args.json else check_text(table))
     return 0 if table.attrs["passed"] else 1
 
 
 def _run_heads(args):
+    from .answers import of_heads
     from .findings.table import heads
+    from .record import to_json
     from .terminal.results import heads_text
     _check_csv(args)
     table = heads(_model(args), _ids(args), text=_read_text(args), period=args.period, repeats=args.repeats,
                   n_sequences=args.n_sequences, bos=args.bos, seed=args.seed, protocol=args.protocol,
                   threshold=args.threshold, progress=_progress(args))
     _save_csv(args, table)
-    print(_table_json(table) if args.json else heads_text(table))
+    print(to_json(of_heads(table)) if args.json else heads_text(table))
     return 0
 
 
@@ -171,16 +169,16 @@ def _run_explore(args):
 
 
 def _run_attribute(args):
+    from .answers import of_attribution
     from .findings.attribution import attribute
-    from .record import rows_of, to_json
+    from .record import to_json
     from .terminal.findings import attribute_text
     _check_csv(args)
     text, ids = _needed(args)
     found = attribute(_model(args), text, ids=ids, bos=args.bos, target=_token(args.target), against=_token(args.against),
                       position=args.position, progress=_progress(args))
     _save_csv(args, found.parts)
-    print(to_json({"run": found.run, "question": found.question, "total": found.total, "rows": rows_of(found.parts),
-                   "sources": rows_of(found.sources), "lens": rows_of(found.lens)}) if args.json else attribute_text(found))
+    print(to_json(of_attribution(found)) if args.json else attribute_text(found))
     return 0
 
 
@@ -190,44 +188,43 @@ def _token(given):
 
 
 def _run_induction(args):
+    from .answers import of_induction
     from .findings.in_text import induction
-    from .record import rows_of, to_json
+    from .record import to_json
     from .terminal.findings import induction_text
     _check_csv(args)
     text, ids = _needed(args)
     found = induction(_model(args), text, ids=ids, bos=args.bos, heads=args.heads, period=args.period, seed=args.seed,
                       progress=_progress(args))
     _save_csv(args, found.places)
-    print(to_json({"run": found.run, "rows": rows_of(found.places), "by_head": rows_of(found.by_head)}) if args.json
-          else induction_text(found))
+    print(to_json(of_induction(found)) if args.json else induction_text(found))
     return 0
 
 
 def _run_circuits(args):
+    from .answers import of_circuits
     from .findings.circuits.table import circuits
-    from .record import rows_of, to_json
+    from .record import to_json
     from .terminal.findings import circuits_text
     _check_csv(args)
     found = circuits(_model(args), fold=args.fold, samples=args.samples, n_directions=args.n_directions,
                      n_tokens=args.n_tokens, seed=args.seed, progress=_progress(args))
     _save_csv(args, found.heads)
-    tables = {"rows": found.heads, "pairs": found.pairs, "directions": found.directions, "spectra": found.spectra,
-              "baseline": found.baseline}
-    print(to_json({"run": found.run, **{name: rows_of(table) for name, table in tables.items()}}) if args.json
-          else circuits_text(found))
+    print(to_json(of_circuits(found)) if args.json else circuits_text(found))
     return 0
 
 
 def _run_ablate(args):
+    from .answers import of_table
     from .findings.ablation import ablate
+    from .record import to_json
     from .terminal.findings import ablate_text
     _check_csv(args)
     table = ablate(_model(args), args.heads, text=_read_text(args), ids=_ids(args), fill=args.fill, patterns=args.patterns,
                    period=args.period, repeats=args.repeats, n_sequences=args.n_sequences, bos=args.bos, seed=args.seed,
                    n_controls=args.n_controls, progress=_progress(args))
     _save_csv(args, table)
-    facts = {name: value for name, value in table.attrs.items() if name != "run"}
-    print(_table_json(table, **facts) if args.json else ablate_text(table))
+    print(to_json(of_table(table)) if args.json else ablate_text(table))
     return 0
 
 

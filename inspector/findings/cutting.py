@@ -40,12 +40,14 @@ def z_of(model, ids):
     return {layer.index: layer.z for layer in layers(model, embed(model, ids), kernel=attend)}
 
 
-def mean_z(model, ids):
+def mean_z(model, ids, progress=None):
     """{layer: z [head, pos, d_head]}, the mean over sequences at each position, summed in float64."""
-    total = {}
-    for rows in ids.split(max(1, POSITIONS_AT_ONCE // ids.shape[1])):
-        for index, z in z_of(model, rows).items():
-            total[index] = total.get(index, 0) + z.cpu().double().sum(0)
+    batches, total = ids.split(max(1, POSITIONS_AT_ONCE // ids.shape[1])), {}
+    steps = (layer for rows in batches for layer in layers(model, embed(model, rows), kernel=attend))
+    if progress is not None:
+        steps = progress(steps, total=len(batches) * model.config.n_layer, desc="references")
+    for layer in steps:
+        total[layer.index] = total.get(layer.index, 0) + layer.z.cpu().double().sum(0)
     return {index: (z / len(ids)).to(model.weights.W_E) for index, z in total.items()}
 
 

@@ -139,7 +139,7 @@ def _table(rows, columns):
 
 
 @torch.no_grad()
-def from_trace(model, traced, heads, *, seed=0, n_sequences=16):
+def from_trace(model, traced, heads, *, seed=0, n_sequences=16, progress=None):
     """The TextInduction of a text already traced, for given heads (in any form of `parse_heads`; none at all is allowed).
 
     `n_sequences` random sequences drawn with `seed` make the mean that a cut head says. Raises ArgumentError.
@@ -159,7 +159,7 @@ def from_trace(model, traced, heads, *, seed=0, n_sequences=16):
     attention, logit = what_heads_give(model, traced, heads, repeats)                        # [head, repeat]
     together = attention.mean(0), logit.sum(0) if heads else [math.nan] * len(repeats)
     if heads:
-        cut = cut_resid(model, traced.resid_pre, heads, mean_z(model, reference))
+        cut = cut_resid(model, traced.resid_pre, heads, mean_z(model, reference, progress))
         p_cut = probabilities(unembed(model, cut), positions, followers)
     places = [(i, ids[i], labels[i], earlier, [place + 1 for place in earlier], token, labels[earlier[0] + 1],
                ids[i + 1] == token if i + 1 < len(ids) else None, *map(float, numbers))
@@ -187,6 +187,6 @@ def induction(model, text=None, *, ids=None, bos=False, heads=None, period=None,
         period = longest_period(model, bos) if period is None else period
         table = head_table(model, period=period, bos=bos, seed=seed, progress=progress)
         used = tuple((int(row.layer), int(row.head)) for row in table.itertuples() if "induction" in row.verdict)
-    found = from_trace(model, traced, used, seed=seed)
+    found = from_trace(model, traced, used, seed=seed, progress=progress)
     said = {"text": text, "heads_given": heads is not None, "period": period}
     return replace(found, run={**found.run, "arguments": {**found.run["arguments"], **said}})

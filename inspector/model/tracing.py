@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -96,17 +97,36 @@ def _refuse_overflow(kept, dtype):
         refuse_overflow(seen, f"{name} of layer {len(tensor) - 1}", dtype)
 
 
+def _refuse_patterns(edits):
+    """Raise ArgumentError for an edit that brings a pattern: a trace writes grids that it makes from q and k itself."""
+    if brought := sorted(layer for layer, edit in edits.items() if edit.pattern is not None):
+        raise ArgumentError(f"the edits of layer(s) {brought} bring a pattern; a trace takes sharpness, keep and fill")
+
+
+def edits_record(edits):
+    """Edits as the run record tells them: sharpness and keep in full, of a fill, which is as large as z, the shape."""
+    def told(edit):
+        fill = None if edit.fill is None else list(edit.fill.shape)
+        found = {"sharpness": edit.sharpness, "keep": edit.keep, "fill": fill}
+        return {name: value for name, value in found.items() if value is not None}
+
+    return {layer: told(edit) for layer, edit in sorted(edits.items())}
+
+
 @torch.no_grad()
-def trace(model, text=None, *, ids=None, bos=False, keep=None, progress=None):
+def trace(model, text=None, *, ids=None, bos=False, keep=None, edits=MappingProxyType({}), progress=None):
     """Run one text and keep q, k, v, scores, pattern, z, the residual stream and the logits.
 
     Give a text or ids. `bos` puts the BOS token first unless it is there. `keep` names the tensors to keep (a sequence, or
-    joined by commas; None = all): what is not asked for is not made where it can be helped, and is None. `progress` wraps
-    the layers (any wrapper like tqdm). Memory: n_layer * n_head * n^2 numbers for the pattern and as many for the scores
-    (1,024 tokens of GPT-2 small: 0.6 GB each), written once where they stay.
+    joined by commas; None = all): what is not asked for is not made where it can be helped, and is None. `edits`, {layer:
+    Edit} with sharpness, keep and fill, change heads on the way (`findings.interventions` makes them from names).
+    `progress` wraps the layers (any wrapper like tqdm). Memory: n_layer * n_head * n^2 numbers for the pattern and as many
+    for the scores (1,024 tokens of GPT-2 small: 0.6 GB each), written once where they stay.
 
-    Raises TextError as `tokens.encode`, and when the text is longer than the model has positions; ArgumentError for `keep`.
+    Raises TextError as `tokens.encode`, and when the text is longer than the model has positions; ArgumentError for `keep`
+    and `edits`.
     """
+    _refuse_patterns(edits)
     names, config = _kept_names(keep), model.config
     found = tokens.encode(model, text, ids=ids, bos=bos)
     row = torch.tensor(found, device=model.device)
@@ -114,7 +134,7 @@ def trace(model, text=None, *, ids=None, bos=False, keep=None, progress=None):
     kept = _room(resid, config, names)
     finish = bool({"z", "resid_mid", "resid_post", "logits"} & set(names))
     kernel_name, kernel = _kernel(kept)
-    steps = layers(model, resid, kernel=kernel, finish=finish)
+    steps = layers(model, resid, kernel=kernel, edits=edits, finish=finish)
     if progress is not None:
         steps = progress(steps, total=config.n_layer, desc="layers")
     for layer in steps:
@@ -135,7 +155,7 @@ def trace(model, text=None, *, ids=None, bos=False, keep=None, progress=None):
     return Trace(ids=row, labels=tokens.labels(model, found),
                  texts=model.tokenizer.texts(found) if model.tokenizer else [""] * n, bos=bos_first,
                  run=run_record(model, "trace", text=text, ids=found, bos=bos, keep=None if keep is None else list(names),
-                                kernel=kernel_name), model=model, **kept)
+                                edits=edits_record(edits), kernel=kernel_name), model=model, **kept)
 
 
 ATTENTION_TOKENS = 200      # attention.csv is written up to here; 1,024 tokens x 144 heads would be 75 million rows

@@ -1,0 +1,96 @@
+"""Which function answers which request, and how its result becomes JSON. The answers are those of `--json`."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .. import answers
+from ..checkpoint import tokens
+from ..errors import ArgumentError, TextError
+from ..findings.ablation import ablate
+from ..findings.attribution import attribute
+from ..findings.in_text import induction
+from ..findings.interventions import intervene
+from ..findings.prompts import draw, longest_period
+from ..findings.table import heads
+from ..model.sizes import info
+from ..model.tracing import TENSORS, trace
+from ..record import to_json
+from . import bodies
+
+MOST_NUMBERS = 2_000_000     # of a trace: about 40 MB of JSON
+
+
+@dataclass(frozen=True)
+class Call:
+    """One route: POST /api/NAME."""
+
+    function: Callable          # (model, **arguments) -> result
+    body: type                  # what the request holds
+    answer: Callable            # result -> plain data
+    example: dict               # a body that works
+
+
+def numbers_of(config, n, names):
+    """How many numbers the named tensors of a trace of n tokens hold."""
+    heads_, wide = config.n_layer * config.n_head * n, config.n_layer * n * config.d_model
+    sizes = {"scores": heads_ * n, "pattern": heads_ * n, "logits": n * config.vocab_size}
+    return sum(sizes.get(name, wide) for name in names)
+
+
+def small_trace(model, *, text, ids, bos, keep, progress):
+    """`trace`, where what it keeps can be sent. Raises ArgumentError before anything is computed."""
+    row = tokens.encode(model, text, ids=ids, bos=bos)
+    names = TENSORS if keep is None else [name.strip() for name in (keep.split(",") if isinstance(keep, str) else keep)]
+    if (count := numbers_of(model.config, len(row), names)) > MOST_NUMBERS:
+        raise ArgumentError(f"{', '.join(names)} of {len(row)} tokens are {count:,} numbers; this server sends at most "
+                            f"{MOST_NUMBERS:,}: keep fewer tensors, shorten the text, or use inspector trace")
+    return trace(model, text, ids=ids, bos=bos, keep=keep, progress=progress)
+
+
+def token_ids(model, *, text, ids, bos, repeat, period, seed):
+    """The ids of a text and their labels; twice over, or drawn at random and twice over."""
+    if repeat != "random" and (period, seed) != (None, 0):
+        raise ArgumentError("period and seed are for repeat 'random'")
+    if repeat == "random":
+        if text is not None or ids is not None:
+            raise ArgumentError("repeat 'random' draws its own ids: give no text and no ids")
+        period = longest_period(model, bos) if period is None else period
+        row = draw(model, period=period, n_sequences=1, bos=bos, seed=seed).ids[0].tolist()
+    else:
+        row = tokens.encode(model, text, ids=ids, bos=bos)
+        first = int(row[0] == model.config.bos_token_id)
+        row = row + row[first:] if repeat == "text" else row
+    return {"ids": row, "labels": tokens.labels(model, row)}
+
+
+CALLS = {
+    "info": Call(info, bodies.Info, dict, {"text": "The cat sat on the mat"}),
+    "ids": Call(token_ids, bodies.Tokens, dict, {"text": "The cat sat", "repeat": "text"}),
+    "trace": Call(small_trace, bodies.Trace, answers.of_trace, {"text": "The cat sat", "keep": "pattern"}),
+    "heads": Call(heads, bodies.HeadScores, answers.of_heads, {"n_sequences": 4, "period": 20}),
+    "induction": Call(induction, bodies.Induction, answers.of_induction, {"text": "Ms. Dursley saw a cat. Ms."}),
+    "attribute": Call(attribute, bodies.Attribute, answers.of_attribution, {"text": "The cat sat on the"}),
+    "ablate": Call(ablate, bodies.Ablate, answers.of_table, {"heads": "1.1", "n_sequences": 4, "n_controls": 2}),
+    "intervene": Call(intervene, bodies.Intervene, answers.of_intervention,
+                      {"text": "Ms. Dursley saw a cat. Ms.", "edits": {"1.1": "zero", "1.2": 0.5}}),
+}
+
+
+def refuse_long(model, arguments, most):
+    """Raise TextError for a text, or any row of ids, of more than `most` tokens, and for more than MOST rows."""
+    text, ids, bos = (arguments.get(name) for name in ("text", "ids", "bos"))
+    nested = isinstance(ids, list) and any(isinstance(row, list) for row in ids)
+    if nested and len(ids) > bodies.MOST:
+        raise TextError(f"{len(ids)} rows of ids; this server takes at most {bodies.MOST}")
+    for row in ids if nested else [ids]:
+        if (text is None) != (row is None) and (n := len(tokens.encode(model, text, ids=row, bos=bos))) > most:
+            raise TextError(f"the text has {n:,} tokens; this server takes at most {most:,}")
+
+
+def call(name, model, arguments, most, progress):
+    """The answer of one call, as JSON text. Raises InspectorError."""
+    one = CALLS[name]
+    refuse_long(model, arguments, most)
+    more = {"progress": progress} if "progress" in inspect.signature(one.function).parameters else {}
+    return to_json(one.answer(one.function(model, **arguments, **more)), indent=None)
