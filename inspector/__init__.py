@@ -6,8 +6,10 @@
     inspector.heads(model)                  # which heads look back, and which do induction
     inspector.study(model)                  # ... by what evidence: copying, weights, cuts, the circuit
     inspector.check(model, "The cat")       # proof against Hugging Face
+    inspector.intervene(model, {"1.1": "zero"}, "The cat sat on the")    # turn a head off
     inspector.report(model, "The cat sat on the mat.", out="reports/cat")
     inspector.explore(trace)                # attention to touch, in a notebook
+    inspector.serve(["demo"])               # the live page
 
 Every function is also a verb of the command `inspector`, with the same arguments. Importing this package is light:
 torch is imported by the first function used.
@@ -27,9 +29,11 @@ _HOME = {
     "induction": "findings.in_text",
     "circuits": "findings.circuits.table",
     "ablate": "findings.ablation",
+    "intervene": "findings.interventions",
     "study": "findings.study",
     "report": "pages.report",
     "explore": "pages.explorer.notebook",
+    "serve": "server.serving",
 }
 __all__ = ["InspectorError", *_HOME]
 

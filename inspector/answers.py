@@ -43,8 +43,8 @@ def of_circuits(found):
 
 
 def of_intervention(found):
-    """An Intervention: rows (the tokens), next, patterns, copies. The traces are left out."""
-    return {"run": found.run, "position": found.position, "rows": rows_of(found.tokens), "next": rows_of(found.next),
+    """An Intervention: tokens, next, patterns, copies. The traces are left out."""
+    return {"run": found.run, "position": found.position, "tokens": rows_of(found.tokens), "next": rows_of(found.next),
             "patterns": rows_of(found.patterns), "copies": rows_of(found.copies)}
 
 

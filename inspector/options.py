@@ -13,9 +13,21 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n")
 
 
-def _common(parser):
-    parser.add_argument("--model", metavar="SOURCE",
-                        help="demo, planted, a hub id, a checkpoint folder or a weights file (default: gpt2)")
+class _Several(argparse.Action):
+    """An option given several times: its values in a list, in place of the default."""
+
+    def __call__(self, parser, namespace, value, option_string=None):
+        given = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, [*(() if given is self.default else given), value])
+
+
+def _common(parser, several=False):
+    sources = "demo, planted, a hub id, a checkpoint folder or a weights file (default: gpt2)"
+    if several:
+        parser.add_argument("--model", dest="models", metavar="SOURCE", action=_Several, default=("gpt2",),
+                            help=f"{sources}; give it several times for several models")
+    else:
+        parser.add_argument("--model", metavar="SOURCE", help=sources)
     parser.add_argument("--dtype", default="float32", help="float32 (default), float64, bfloat16, float16")
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda, mps, ...")
     parser.add_argument("--quiet", action="store_true", help="no progress bars, no notes")
@@ -34,6 +46,7 @@ EXAMPLES = {
     "info": '"The cat sat" --tokens 1024', "trace": '"The cat sat" --out reports/trace', "check": '"The cat sat on the mat"',
     "heads": "--seed 1 --csv heads.csv", "attribute": '"The cat sat on the" --target " mat" --against " cat"',
     "induction": '"Ms. Dursley saw a cat. Ms."', "circuits": "--csv circuits.csv", "ablate": '--heads "1.1 1.2" --fill zero',
+    "intervene": '"Ms. Dursley saw a cat. Ms." --edits "1.1=zero 1.2=0.5"', "serve": "--port 8000",
     "study": "--out reports/study", "report": "--file text.txt --study --out reports/mine",
     "explore": '"The cat saw the cat" --compare "The dog saw the cat"',
 }
@@ -132,6 +145,20 @@ def build_parser():
                                                                    "(default: 20)")
     _csv(ablate)
 
+    intervene = verbs.add_parser("intervene", help="a text with heads turned off or sharpened, beside the untouched one")
+    _common(intervene)
+    _text(intervene)
+    intervene.add_argument("--edits", required=True, metavar="EDITS",
+                           help='what to do to which head, e.g. "1.1=zero 1.2=mean 0.3=2": cut it (zero, or its mean over '
+                                "the text's tokens in random orders), or multiply its scores")
+    intervene.add_argument("--position", type=int, default=-1, help="the next token is the one after it (default: -1, the "
+                                                                    "last)")
+    intervene.add_argument("--n-references", type=int, default=16, help="random orders of the text's tokens that a mean is "
+                                                                        "over (default: 16)")
+    intervene.add_argument("--seed", type=int, default=0, help="seed of the random orders (default: 0)")
+    intervene.add_argument("--top", type=int, default=10, help="likeliest next tokens of each run (default: 10)")
+    _csv(intervene)
+
     study = verbs.add_parser("study", help="everything above combined: which heads do induction, by what evidence")
     _common(study)
     _text(study)
@@ -167,6 +194,15 @@ def build_parser():
     _explorer(explore)
     explore.add_argument("--out", type=Path, default=Path("explorer.html"), metavar="FILE",
                          help="file to write (default: explorer.html)")
+
+    serve = verbs.add_parser("serve", help="the live page and a JSON API, on this machine")
+    _common(serve, several=True)
+    serve.add_argument("--host", default="127.0.0.1", help="the address to serve on (default: 127.0.0.1, this machine only)")
+    serve.add_argument("--port", type=int, default=8321, help="the port (default: 8321; 0 takes a free one)")
+    serve.add_argument("--max-tokens", type=int, default=1024, help="tokens of a text, at most (default: 1024)")
+    serve.add_argument("--max-body", type=int, default=1_000_000, help="bytes of a request, at most (default: 1000000)")
+    serve.add_argument("--queue", type=int, default=4, help="requests that may wait while one computes (default: 4)")
+    serve.add_argument("--timeout", type=float, default=60, help="seconds that one may compute (default: 60)")
     for verb, sub in verbs.choices.items():
         sub.formatter_class = argparse.RawDescriptionHelpFormatter
         sub.epilog = EPILOG.format(verb=verb, example=EXAMPLES[verb])

@@ -251,6 +251,34 @@ def _run_study(args):
     return 0
 
 
+def _run_intervene(args):
+    from .answers import of_intervention
+    from .findings.interventions import intervene
+    from .record import to_json
+    from .terminal.interventions import intervention_text
+    _check_csv(args)
+    text, ids = _needed(args)
+    found = intervene(_model(args), args.edits, text, ids=ids, bos=args.bos, position=args.position,
+                      n_references=args.n_references, seed=args.seed, top=args.top, progress=_progress(args))
+    _save_csv(args, found.tokens)
+    print(to_json(of_intervention(found)) if args.json else intervention_text(found))
+    return 0
+
+
+def _run_serve(args):
+    from .record import to_json
+    from .server.serving import serve
+
+    def note(address):
+        facts = {"address": address, "models": list(args.models), "dtype": args.dtype}
+        line = to_json(facts, indent=None) if args.json else f"{address} ({', '.join(args.models)}; Ctrl-C stops)"
+        print(line, flush=True)
+
+    serve(args.models, dtype=args.dtype, device=args.device, host=args.host, port=args.port, max_tokens=args.max_tokens,
+          max_body=args.max_body, queue=args.queue, timeout=args.timeout, note=note)
+    return 0
+
+
 RUN = {"info": _run_info, "trace": _run_trace, "check": _run_check, "heads": _run_heads, "attribute": _run_attribute,
-       "induction": _run_induction, "circuits": _run_circuits, "ablate": _run_ablate, "study": _run_study,
-       "report": _run_report, "explore": _run_explore}
+       "induction": _run_induction, "circuits": _run_circuits, "ablate": _run_ablate, "intervene": _run_intervene,
+       "study": _run_study, "report": _run_report, "explore": _run_explore, "serve": _run_serve}

@@ -27,7 +27,7 @@ from .ablation import next_seed, shuffles
 from .attribution import place_of, rank
 from .cutting import mean_z
 from .head_names import head_name, parse_heads
-from .prompts import find_period, refuse_counts
+from .prompts import find_period, generator_of, refuse_counts
 
 CUTS = ("zero", "mean")
 KEEP = ("pattern", "logits")
@@ -117,6 +117,7 @@ def edits_for(model, ids, edits, *, n_references=16, seed=0, progress=None):
     Raises ArgumentError.
     """
     refuse_counts(n_references=(n_references, 1))
+    generator_of(seed)                      # refuses one that cannot be; the next one always can
     chosen, mean = parse_edits(model, edits), {}
     if "mean" in chosen.values():
         reference = shuffles(torch.tensor(ids), n_references, next_seed(seed), model.config.bos_token_id)
