@@ -33,8 +33,8 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
     study as study.html (seconds on a small model, minutes on GPT-2 small). `compare`: a second text, which the explorer puts
     beside the first; `moves`: the heads whose q, k and v it holds, as for `explore`. `period` and `seed`: the repeated
     random tokens that the heads are scored on, as for `heads` (period: 50, or as much as a small model can hold).
-    `progress`: any wrapper like tqdm. `note`: a function that is told in a line what the proof cost; no file says it, for the same
-    command gives the same bytes.
+    `progress`: any wrapper like tqdm. `note`: a function that is told in a line what the proof cost; no file says it, for
+    the same command gives the same bytes.
 
     Raises TextError as `trace`, ArgumentError as `heads`, OutputError where the folder cannot be written.
     """

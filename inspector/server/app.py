@@ -9,7 +9,6 @@ import inspect
 import json
 from contextlib import aclosing
 from dataclasses import dataclass
-from importlib.resources import files
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,11 +20,10 @@ from .. import __version__
 from ..errors import InspectorError
 from ..record import to_json
 from .calls import CALLS, call
-from .guards import Guard, internal_error
+from .front import HTML, assets, front_page
+from .guards import POLICY, Guard, internal_error
 from .work import BusyError, GoneError, OvertimeError, Worker
 
-# The only files that are served: address, file, type.
-ASSETS = (("/", "index.html", "text/html; charset=utf-8"), ("/docs.css", "docs.css", "text/css; charset=utf-8"))
 STREAM = "application/x-ndjson"
 
 
@@ -133,12 +131,10 @@ def add_call(app, name, models, worker, limits):
                           "requestBody": {"content": {"application/json": {"example": one.example}}}})
 
 
-def add_asset(app, address, name, kind):
+def add_asset(app, address, content, kind, headers=None):
     """Add one file of the package at an address of its own: nothing of a request ever becomes a path."""
-    content = files("inspector.server").joinpath("static", name).read_bytes()
-
     async def endpoint():
-        return Response(content, media_type=kind)
+        return Response(content, media_type=kind, headers=headers)
 
     app.add_api_route(address, endpoint, methods=["GET"], include_in_schema=False, response_class=Response)
 
@@ -166,8 +162,10 @@ def make_app(models, limits, addresses):
 
     for name in CALLS:
         add_call(app, name, models, worker, limits)
-    for address, name, kind in ASSETS:
-        add_asset(app, address, name, kind)
+    for asset in assets():
+        add_asset(app, *asset)
+    page, hashed = front_page()
+    add_asset(app, "/", page, HTML, {"content-security-policy": f"{POLICY}; script-src 'self' {hashed}"})
 
     @app.get("/docs", include_in_schema=False)
     async def docs():

@@ -98,6 +98,14 @@ class Intervene(Text):
     top: Annotated[int, Field(le=1000)] = 10
 
 
+class Explore(Text):
+    """What the explorer shows of a text; with `compare` a second one beside it, with `edits` the same with heads changed."""
+
+    compare: str | None = None
+    edits: dict[str, float | str] | str = {}
+    moves: Heads | None = None
+
+
 class Tokens(Text):
     """The ids of a text. `repeat`: "text" gives them twice; "random" draws `period` ids instead, twice."""
 

@@ -4,17 +4,23 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pandas as pd
+
 from .. import answers
 from ..checkpoint import tokens
 from ..errors import ArgumentError, TextError
 from ..findings.ablation import ablate
 from ..findings.attribution import attribute
+from ..findings.head_names import head_name, parse_heads
 from ..findings.in_text import induction
-from ..findings.interventions import intervene
+from ..findings.interventions import edits_for, intervene, parse_edits
 from ..findings.prompts import draw, longest_period
+from ..findings.scores import pattern_scores
 from ..findings.table import heads
 from ..model.sizes import info
 from ..model.tracing import TENSORS, trace
+from ..pages.explorer.bundle import bundle
+from ..pages.html import model_facts
 from ..record import to_json
 from . import bodies
 
@@ -64,6 +70,32 @@ def token_ids(model, *, text, ids, bos, repeat, period, seed):
     return {"ids": row, "labels": tokens.labels(model, row)}
 
 
+def score_table(run):
+    """The scores of all heads in one trace, as a table of heads has them."""
+    table = pd.DataFrame({"layer": [n for n in range(len(run.pattern)) for _ in range(len(run.pattern[0]))],
+                          "head": list(range(len(run.pattern[0]))) * len(run.pattern)})
+    scores = [pattern_scores(each, run.ids) for each in run.pattern]
+    return table.assign(**{name: [float(v) for each in scores for v in each[name]] for name in scores[0]})
+
+
+def explored(model, *, text, ids, bos, compare, edits, moves, progress):
+    """What the explorer shows, as `explore` stores it on a page: the text, and beside it what is asked for."""
+    row = tokens.encode(model, text, ids=ids, bos=bos)
+    chosen = parse_edits(model, edits)
+    runs, names = [trace(model, ids=row, progress=progress)], ["as it is"]
+    if chosen:
+        runs.append(trace(model, ids=row, edits=edits_for(model, row, chosen), progress=progress))
+        names.append("with " + ", ".join(f"{head_name(head)} {how}" for head, how in chosen.items()))
+    if compare is not None:
+        runs.append(trace(model, compare, bos=bos, progress=progress))
+        names.append("the second text")
+    stored = bundle(runs, [score_table(run) for run in runs], name=model_facts(model)["model"],
+                    moves=None if moves is None else parse_heads(model, moves, least=0))
+    for each, name in zip(stored["texts"], names, strict=True):
+        each["name"] = name
+    return stored
+
+
 CALLS = {
     "info": Call(info, bodies.Info, dict, {"text": "The cat sat on the mat"}),
     "ids": Call(token_ids, bodies.Tokens, dict, {"text": "The cat sat", "repeat": "text"}),
@@ -72,6 +104,7 @@ CALLS = {
     "induction": Call(induction, bodies.Induction, answers.of_induction, {"text": "Ms. Dursley saw a cat. Ms."}),
     "attribute": Call(attribute, bodies.Attribute, answers.of_attribution, {"text": "The cat sat on the"}),
     "ablate": Call(ablate, bodies.Ablate, answers.of_table, {"heads": "1.1", "n_sequences": 4, "n_controls": 2}),
+    "explore": Call(explored, bodies.Explore, dict, {"text": "Ms. Dursley saw a cat. Ms."}),
     "intervene": Call(intervene, bodies.Intervene, answers.of_intervention,
                       {"text": "Ms. Dursley saw a cat. Ms.", "edits": {"1.1": "zero", "1.2": 0.5}}),
 }
@@ -83,8 +116,9 @@ def refuse_long(model, arguments, most):
     nested = isinstance(ids, list) and any(isinstance(row, list) for row in ids)
     if nested and len(ids) > bodies.MOST:
         raise TextError(f"{len(ids)} rows of ids; this server takes at most {bodies.MOST}")
-    for row in ids if nested else [ids]:
-        if (text is None) != (row is None) and (n := len(tokens.encode(model, text, ids=row, bos=bos))) > most:
+    given = [(text, row) for row in (ids if nested else [ids])] + [(arguments.get("compare"), None)]
+    for one, row in given:
+        if (one is None) != (row is None) and (n := len(tokens.encode(model, one, ids=row, bos=bos))) > most:
             raise TextError(f"the text has {n:,} tokens; this server takes at most {most:,}")
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from ..record import to_json
 
 READ_SECONDS = 30       # for a body to arrive
+# blob: and data: are pictures that the page itself makes.
+POLICY = ("default-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; "
+          "frame-ancestors 'none'")
 HEADERS = {
-    # blob: and data: are pictures that the page itself makes.
-    "content-security-policy": "default-src 'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; "
-                               "frame-ancestors 'none'",
+    "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
