@@ -1,9 +1,8 @@
 // The five moves of one query, with the model's own numbers: ask, advertise, score, normalize, blend; then what is written.
 
 import { moves as made, norm, products } from "inspector/attention.js";
-import { extent } from "inspector/grids.js";
 import { make } from "inspector/dom.js";
-import { counts } from "inspector/grids.js";
+import { counts, extent } from "inspector/grids.js";
 import { bare, number, plural, signed, significant } from "inspector/say.js";
 
 const KEYS = 10;        // of the tables, the largest first
@@ -73,7 +72,7 @@ export function moves({ bundle, store, update }) {
         step(1, "Ask", `q, what ${label(query)} looks for`, strip(q, colours, "q"), make("p", {}, `${d} numbers, length ${significant(norm(q))}`)),
         step(2, "Advertise", `k, what ${label(key)} offers`, strip(vector(own.k, key), colours, "k"), make("p", {}, `${d} numbers, length ${significant(norm(vector(own.k, key)))}`)),
         step(3, "Score", "q · k, element by element", strip(each, colours, "q×k"),
-          make("p", {}, `sum ${signed(found.sums[at])} × ${significant(scale)} = score `, make("b", { class: "x-score" }, signed(found.scores[at])))),
+          make("p", {}, `sum ${signed(found.sums[at])} ${Math.abs(scale * Math.sqrt(d) - 1) < 1e-9 ? `÷ √${d}` : `× ${significant(scale)}`} = score `, make("b", { class: "x-score" }, signed(found.scores[at])))),
         step(4, "Normalize", "mask, then softmax", make("p", {}, `${plural(text.n - 1 - query, "later token")} masked; ${plural(keys.length, "key")} ${keys.length === query + 1 ? "seen" : "left"}${state.beta === 1 ? "" : `; scores × ${significant(state.beta)}`}`),
           table(["key", "score", "e^(score − largest)", "weight"], shown.map(i => [name(keys[i]), signed(found.scores[i]),
             number(Math.exp(state.beta * (found.scores[i] - found.scores[order[0]])), 3), number(found.weights[i], 3)]), shown.indexOf(at))),

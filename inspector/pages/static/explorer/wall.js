@@ -43,7 +43,8 @@ export function wall({ bundle, store, update }) {
   /** A head and its scores, in words. @param {number} text @param {string} head */
   function words(text, head) {
     const verdict = bundle.verdicts[head];
-    const scores = bundle.names.map(({ column, title }) => `${title} ${number(scoreOf(bundle, text, "text:" + column, head))}`);
+    const scores = bundle.names.map(({ column, title }) => `${title} ${number(scoreOf(bundle, text, "text:" + column, head))}${
+      bundle.repeats ? ` (${number(scoreOf(bundle, text, "repeats:" + column, head))} on repeats)` : ""}`);
     return `${head}${verdict ? ` (${verdict})` : ""}: ${scores.join(", ")}`;
   }
 

@@ -10,7 +10,7 @@ export const valueWords = (view, value) => view.state.shown === "scores" ? signe
 export function words({ bundle, update, peek }) {
   const list = make("ol", { class: "x-text", "aria-label": "The text. Arrow keys walk; the token with the focus is the query, Enter locks it." });
   const readout = make("p", { class: "x-readout", "aria-live": "polite" }, "\u00a0");
-  let shown = -1, buttons = [], view = null;
+  let shown = -1, placed = -1, buttons = [], view = null;
 
   /** The token under an event. @param {Event} event */
   const at = event => {
@@ -60,11 +60,17 @@ export function words({ bundle, update, peek }) {
       const { state, query, values, colours } = now;
       if (shown !== state.text) {
         shown = state.text;
+        placed = -1;
         const { labels } = bundle.texts[state.text];
         buttons = labels.map((label, i) => make("button", { type: "button", tabindex: "-1", title: `position ${i}` }, label));
         list.replaceChildren(...buttons.map((button, i) => make("li", { class: labels[i].includes("⏎") ? "x-break" : null }, button)));
       }
       const { labels } = bundle.texts[state.text];
+      if (query === state.query && query !== placed) {      // a long text scrolls in its box: the query is in sight
+        placed = query;
+        const box = list.getBoundingClientRect(), own = buttons[query].getBoundingClientRect();
+        if (own.top < box.top || own.bottom > box.bottom) list.scrollTop += own.top - box.top - box.height / 2;
+      }
       buttons.forEach((button, place) => {
         const value = values[place], masked = Number.isNaN(value), part = masked || !now.largest ? 0 : value / now.largest;
         button.style.setProperty("--shade", masked ? "transparent" : colours.css(part, now.scale));
