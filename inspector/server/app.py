@@ -44,7 +44,7 @@ class Error(BaseModel):
 
 
 def told(error):
-    """(status, line) of what can end a computation. Raises the error again where it is a mistake of ours."""
+    """(status, line) of whatever ends a computation early."""
     if isinstance(error, InspectorError):
         return 422, " ".join(str(error).split())
     if isinstance(error, OvertimeError):
@@ -53,7 +53,7 @@ def told(error):
         return 503, f"busy: one request computes and {error.args[0]} wait, as many as may; try again"
     if isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error):
         return 422, "not enough memory for this text and model; try a shorter text"
-    raise error
+    return 500, internal_error(error)
 
 
 def failed(status, line, headers=None, **more):
@@ -88,10 +88,7 @@ async def lines_of(worker, job, gone):
     except GoneError:
         return
     except Exception as error:
-        try:
-            status, line = told(error)
-        except Exception:
-            status, line = 500, internal_error(error)
+        status, line = told(error)
         yield to_json({"error": line, "status": status}, indent=None) + "\n"
 
 
