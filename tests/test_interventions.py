@@ -348,6 +348,15 @@ def test_a_trace_s_record_tells_its_edits(model):
     assert trace(model, ids=ids).run["arguments"]["edits"] == {}
 
 
+def test_the_explorer_makes_the_scores_of_a_sharpened_head_from_its_q_and_k(model):
+    from inspector.pages.explorer.bundle import factors_of
+    ids = some_ids(model, 9).tolist()
+    run = trace(model, ids=ids, edits=edits_for(model, ids, {"0.1": 2.5, "2.0": 0, "2.1": "zero"}))
+    made = run.q @ run.k.transpose(-1, -2) * torch.from_numpy(factors_of(run))[..., None, None]
+    below = torch.ones(9, 9, dtype=torch.bool).tril()
+    torch.testing.assert_close(made[..., below], run.scores[..., below], rtol=0, atol=1e-12)
+
+
 def test_a_trace_refuses_edits_that_bring_a_pattern(model):
     pattern = trace(model, ids=[1, 2]).pattern[1]
     with pytest.raises(ArgumentError, match=r"\[1\]"):

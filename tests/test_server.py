@@ -77,7 +77,7 @@ def test_every_answer_is_the_library_s_bit_for_bit(client, loaded, name, body):
 
 
 def test_every_function_that_is_served_was_asked():
-    assert {*ASKED, "ids"} == set(calls.CALLS)
+    assert {*ASKED, "ids", "explore"} == set(calls.CALLS)
 
 
 @pytest.mark.parametrize("name", ["info", "heads", "attribute", "induction", "ablate", "intervene"])
@@ -122,6 +122,20 @@ def test_ids_of_a_text_twice_over_and_drawn(client, loaded):
     from inspector.findings.prompts import draw
     assert drawn == draw(loaded["tiny"], period=7, n_sequences=1, bos=True, seed=3).ids[0].tolist()
     assert len(client.post("ids", {"repeat": "random"}).json["ids"]) == 100
+
+
+@pytest.mark.parametrize("edits", [{}, {"0.3": "zero", "1.1": 2}])
+def test_the_explorer_s_data_are_those_of_its_page(client, loaded, edits):
+    """As `explore` packs them, for the text and, with edits, for the text with heads changed."""
+    from inspector.findings.interventions import edits_for
+    from inspector.pages.explorer.bundle import text_parts
+    from inspector.server.calls import score_table
+    demo, ids = loaded["demo"], loaded["demo"].tokenizer.encode(TEXT)
+    texts = client.post("explore", {"text": TEXT, "edits": edits}).json["texts"]
+    runs = [inspector.trace(demo, TEXT, edits=edits_for(demo, ids, each)) for each in ({}, edits)[:2 if edits else 1]]
+    for found, run in zip(texts, runs, strict=True):
+        expected = json.loads(to_json(text_parts(run, score_table(run))))
+        assert {name: value for name, value in found.items() if name != "name"} == expected
 
 
 def test_the_models_and_the_limits_are_told(client, loaded):

@@ -158,9 +158,10 @@ def text_parts(trace, on_text, moves=None):
 
 
 def factors_of(trace):
-    """What q.k is multiplied by in each head, [layer, head]: the config's scale."""
-    config = trace.model.config
-    return np.array([[config.scale(layer)] * config.n_head for layer in range(config.n_layer)])
+    """What q.k is multiplied by in each head, [layer, head]: the config's scale times the trace's own sharpness."""
+    config, edits = trace.model.config, trace.run["arguments"]["edits"]
+    sharpness = [edits.get(str(layer), {}).get("sharpness", [1.0] * config.n_head) for layer in range(config.n_layer)]
+    return np.array([[config.scale(layer)] for layer in range(config.n_layer)]) * np.array(sharpness)
 
 
 def cosines(one, other):
