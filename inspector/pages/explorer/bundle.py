@@ -1,12 +1,17 @@
 """What the explorer stores of texts: plain JSON, its large parts packed as text (see `packing`).
 
-Weights are stored as logarithms, never as themselves: softmax(beta s) is p^beta / sum p^beta, so that the pattern at every
-sharpness, its scores and its entropy follow from one array. Up to LOG_TOKENS tokens that is, for each head, the triangle of
-s = log p - max log p of its row, in half precision; beyond that it is q and k, from which the page makes one head at a time.
+A head is stored in one of three ways, from each of which follow its scores (but for what is the same for all keys of a
+query), its pattern at every sharpness (softmax(beta s) is p^beta / sum p^beta) and its entropy:
 
-What this costs in accuracy is measured here on every cell and stored with the text. `log`: an error of s is at most
-ROUNDING |s|, as if that key were a little sharper or blunter, so no weight is off by more than `bound(n)` at any sharpness.
-`qk`: the largest error E of a score; at sharpness beta no weight is off by more than beta E / 2.
+log     up to LOG_TOKENS tokens: the triangle of s = log p - max log p of its row, in half precision. An error of s is
+        at most ROUNDING |s|, as if that key were a little sharper or blunter: no weight is off by more than `bound(n)`,
+        at any sharpness from 0.001 to 1,000.
+moves   of chosen heads: q, k and v in half precision, and up to LOG_TOKENS tokens the weights themselves, exact. s is
+        then their logarithm; a head with weights too small for that (0, or subnormal) has `log` besides.
+qk      beyond LOG_TOKENS tokens: q and k, in half precision; the page makes one head at a time. With E the largest error
+        of a score, no weight is off by more than beta E / 2 at sharpness beta.
+
+What this costs in accuracy is measured here on every cell and stored with the text.
 """
 
 import math
@@ -53,33 +58,32 @@ def softmax(s):
     return s / s.sum(-1, keepdims=True)
 
 
-def log_layer(scores, pattern):
-    """({head: packed triangle}, [head, query] row maxima, largest error of a weight) of one layer.
+def log_head(scores, pattern, exact):
+    """({"log": packed triangle} or {}, largest error of a weight) of one head.
 
-    scores, pattern: [head, query, key], float; the scores masked with -inf.
+    scores, pattern: [query, key], float, the scores masked with -inf; exact: whether the weights are stored as they are, so
+    that nothing else is needed if all of them are normal numbers.
     """
-    top = scores.max(-1)                                                                     # [head, query]
-    s = (scores.astype(np.float64) - top[..., None]).clip(LOWEST, 0).astype(np.float16)      # [head, query, key]
-    query, key = np.tril_indices(s.shape[-1])
-    masked = np.where(np.tri(s.shape[-1], dtype=bool), s.astype(np.float64), -np.inf)
-    error = np.abs(softmax(masked) - pattern).max()
-    return [packed(each) for each in s[:, query, key]], top, float(error)
+    below = np.tri(len(scores), dtype=bool)
+    if exact and pattern[below].min() >= np.finfo(pattern.dtype).tiny:
+        part = pattern.astype(np.float64) / pattern.max(-1, keepdims=True)
+        s, stored = np.log(part, where=below, out=np.full_like(part, -np.inf)).astype(np.float32), {}
+    else:
+        behind = scores.astype(np.float64) - scores.max(-1, keepdims=True)
+        s = np.where(below, behind.clip(LOWEST, 0), -np.inf).astype(np.float16)                  # [query, key]
+        stored = {"log": packed(s[below])}
+    return stored, float(np.abs(softmax(s.astype(np.float64)) - pattern).max())
 
 
-def qk_layer(q, k, factor, scores):
-    """([packed q and k], [[unit of q, unit of k]], largest error of a score) of one layer.
+def qk_head(q, k, factor, scores):
+    """({"qk": packed q and k, "units": theirs}, largest error of a score) of one head.
 
-    q, k: [head, pos, d_head]; factor: [head], what q.k is multiplied by; scores: [head, query, key].
+    q, k: [pos, d_head]; factor: what q.k is multiplied by; scores: [query, key].
     """
-    text, units, error = [], [], 0.0
-    below = np.tri(q.shape[-2], dtype=bool)
-    for own_q, own_k, own, mine in zip(q, k, factor, scores, strict=True):
-        (half_q, unit_q), (half_k, unit_k) = halves(own_q), halves(own_k)
-        made = half_q.astype(np.float32) @ half_k.astype(np.float32).T * (unit_q * unit_k * own)
-        error = max(error, float(np.abs(made - mine)[below].max()))
-        text.append(packed(np.stack([half_q, half_k])))
-        units.append([unit_q, unit_k])
-    return text, units, error
+    (half_q, unit_q), (half_k, unit_k) = halves(q), halves(k)
+    made = half_q.astype(np.float32) @ half_k.astype(np.float32).T * (unit_q * unit_k * factor)
+    error = np.abs(made - scores)[np.tri(len(q), dtype=bool)].max()
+    return {"qk": packed(np.stack([half_q, half_k])), "units": [unit_q, unit_k]}, float(error)
 
 
 def ranked_heads(table, count=MOVES_HEADS):
@@ -105,12 +109,32 @@ def score_lists(table):
     return {score.column: grid(score.column) for score in words.SCORES}
 
 
-def moves_of(trace, layer, head):
-    """q, k and v of one head and the exact weights of its rows: {"units", "vectors", "exact"}, packed."""
+def moves_of(trace, layer, head, exact):
+    """q, k and v of one head and, with `exact`, the weights of its rows: {"units", "vectors", "exact"}, packed."""
     parts = [halves(numbers(tensor[layer, head])) for tensor in (trace.q, trace.k, trace.v)]
-    query, key = np.tril_indices(len(trace.labels))
+    below = np.tri(len(trace.labels), dtype=bool)
     return {"units": [unit for _, unit in parts], "vectors": packed(np.stack([half for half, _ in parts])),
-            "exact": packed(numbers(trace.pattern[layer, head])[query, key])}
+            **({"exact": packed(numbers(trace.pattern[layer, head])[below])} if exact else {})}
+
+
+def heads_parts(trace, moves, factors):
+    """({head: what is stored of it}, largest error of a weight or, beyond LOG_TOKENS tokens, of a score).
+
+    moves: the (layer, head) whose q, k and v are stored; factors: [layer, head], what q.k is multiplied by.
+    """
+    found, errors, as_log = {}, [], len(trace.labels) <= LOG_TOKENS
+    for layer, (q, k, scores, pattern) in enumerate(zip(trace.q, trace.k, trace.scores, trace.pattern, strict=True)):
+        for head, factor in enumerate(factors[layer]):
+            own = (layer, head) in moves
+            if as_log:
+                stored, error = log_head(numbers(scores[head]), numbers(pattern[head]), own)
+            else:
+                stored, error = qk_head(numbers(q[head]), numbers(k[head]), factor, numbers(scores[head]))
+            if own:
+                stored = {**(stored if as_log else {}), "moves": moves_of(trace, layer, head, as_log)}
+            found[words.head_name(layer, head)] = stored
+            errors.append(error)
+    return found, max(errors)
 
 
 def text_parts(trace, on_text, moves=None):
@@ -119,42 +143,31 @@ def text_parts(trace, on_text, moves=None):
     trace: a Trace with its model and all its tensors; on_text: the table of heads on this text; moves: [(layer, head)] whose
     q, k and v are stored (None: all up to MOVES_TOKENS tokens, else the MOVES_HEADS highest scoring).
     """
-    model, n = trace.model, len(trace.labels)
-    config, blocks = model.config, model.weights.blocks
-    as_log = n <= LOG_TOKENS
-    found = {"head": {}, "tops": [], "errors": []}
-    value_norms, writes = [], []
-    factors = factors_of(trace)
-    for layer in range(config.n_layer):
-        scores = numbers(trace.scores[layer])
-        if as_log:
-            text, top, error = log_layer(scores, numbers(trace.pattern[layer]))
-            found["tops"].append(top)
-            stored = [{"log": each} for each in text]
-        else:
-            text, units, error = qk_layer(numbers(trace.q[layer]), numbers(trace.k[layer]), factors[layer], scores)
-            stored = [{"qk": each, "units": own} for each, own in zip(text, units, strict=True)]
-        found["errors"].append(error)
-        found["head"] |= {words.head_name(layer, head): each for head, each in enumerate(stored)}
-        W_O = blocks[layer].W_O
-        value_norms.append(numbers((trace.v[layer] @ W_O).norm(dim=-1)))                     # [head, key]
-        writes.append(numbers((trace.z[layer] @ W_O).norm(dim=-1)))                          # [head, query]
+    config, blocks, n = trace.model.config, trace.model.weights.blocks, len(trace.labels)
     if moves is None:
         every = [(layer, head) for layer in range(config.n_layer) for head in range(config.n_head)]
         moves = every if n <= MOVES_TOKENS else ranked_heads(on_text)
-    for layer, head in moves:
-        found["head"][words.head_name(layer, head)]["moves"] = moves_of(trace, layer, head)
-    small = thumbs(trace.pattern)
+    factors, small, as_log = factors_of(trace), thumbs(trace.pattern), n <= LOG_TOKENS
+    stored, error = heads_parts(trace, set(moves), factors)
+
+    def singles(tensor):
+        return packed(numbers(tensor).astype(np.float32))
+
+    def lengths(vectors):
+        """Of what each layer's W_O makes of [layer, head, pos, d_head]: [layer, head, pos]. Never in half precision."""
+        kind = trace.pattern.dtype
+        return singles(torch.stack([(own.to(kind) @ block.W_O.to(kind)).norm(dim=-1)
+                                    for own, block in zip(vectors, blocks, strict=True)]))
+
     return {
         "labels": [words.directed(label) for label in trace.labels], "n": n, "kind": "log" if as_log else "qk",
         "title": words.headline("".join(trace.texts) or " ".join(trace.labels)),
-        "error": {"measured": max(found["errors"]), "bound": bound(n) if as_log else None},
+        "error": {"measured": error, "bound": bound(n) if as_log else None},
         "factors": factors.tolist(), "d_head": config.d_head, "scores": score_lists(on_text),
         "side": small.shape[-1], "block": cells.block_size(n, THUMB), "thumbs": packed(small),
-        "tops": packed(np.stack(found["tops"]).astype(np.float32)) if as_log else None,
-        "value_norms": packed(np.stack(value_norms).astype(np.float32)),
-        "writes": packed(np.stack(writes).astype(np.float32)),
-        "stream": packed(numbers(trace.resid_pre.norm(dim=-1)).astype(np.float32)), "heads": found["head"]}
+        "tops": singles(trace.scores.amax(-1)) if as_log else None,
+        "value_norms": lengths(trace.v), "writes": lengths(trace.z),
+        "stream": singles(trace.resid_pre.norm(dim=-1, dtype=trace.pattern.dtype)), "heads": stored}
 
 
 def factors_of(trace):

@@ -13,17 +13,22 @@ ROUNDING = 2.0 ** -11       # the largest relative error of a stored half
 LOWEST = -65504.0           # the smallest finite half
 
 
-def packed(array, level=6):
-    """An array as text. The lowest bytes of all numbers come first, then the next: alike bytes deflate well."""
+def packed(array):
+    """An array as text. The lowest bytes of all numbers come first, then the next: alike bytes deflate well.
+
+    Each rank gets codes of its own (a flush ends a block), and only runs are looked for: such numbers hold no other repeats.
+    """
     array = np.ascontiguousarray(array)
-    planes = array.reshape(-1).view(np.uint8).reshape(-1, array.dtype.itemsize).T
-    return base64.b64encode(zlib.compress(np.ascontiguousarray(planes).tobytes(), level)).decode("ascii")
+    planes = np.ascontiguousarray(array.reshape(-1).view(np.uint8).reshape(-1, array.dtype.itemsize).T)
+    squeeze = zlib.compressobj(memLevel=9, strategy=zlib.Z_RLE)
+    parts = [squeeze.compress(plane) + squeeze.flush(zlib.Z_PARTIAL_FLUSH) for plane in planes]
+    return base64.b64encode(b"".join([*parts, squeeze.flush()])).decode("ascii")
 
 
 def unit_of(array):
     """The power of two by which an array is divided before it is stored, so that its largest number lies in 512..1,024."""
     largest = float(np.abs(array).max(initial=0))
-    return 2.0 ** (np.frexp(largest)[1] - 10) if largest else 1.0
+    return 2.0 ** max(int(np.frexp(largest)[1]) - 10, -1022) if largest else 1.0
 
 
 def halves(array):

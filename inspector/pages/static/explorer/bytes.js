@@ -34,8 +34,8 @@ function halfTable() {
 /** Packed bytes. @param {string} text */
 export const unpackBytes = text => inflated(text);
 
-/** Packed float32 numbers. @param {string} text */
-export const unpackFloats = async text => new Float32Array(joined(await inflated(text), 4));
+/** Packed numbers of 4 or 8 bytes. @param {string} text @param {typeof Float32Array|typeof Float64Array} [Kind] */
+export const unpackFloats = async (text, Kind = Float32Array) => new Kind(joined(await inflated(text), Kind.BYTES_PER_ELEMENT));
 
 /** Packed halves, as float32. @param {string} text @param {number} [unit] what each is multiplied by */
 export async function unpackHalves(text, unit = 1) {

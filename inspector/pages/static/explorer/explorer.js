@@ -39,8 +39,8 @@ async function gridOf(store, state, text, heads) {
 const lineOf = ({ values, n }, place, way) => Float32Array.from({ length: n }, (_, at) =>
   way === "from" ? values[place * n + at] : values[at * n + place]);
 
-/** The exact weights of a row or column, NaN where masked. @param {Float32Array} exact @param {number} n @param {number} place @param {string} way */
-const exactOf = (exact, n, place, way) => Float32Array.from({ length: n }, (_, at) =>
+/** The exact weights of a row or column, NaN where masked. @param {ArrayLike<number>} exact @param {number} n @param {number} place @param {string} way */
+const exactOf = (exact, n, place, way) => Float64Array.from({ length: n }, (_, at) =>
   way === "from" ? (at <= place ? exact[start(place) + at] : NaN) : (at >= place ? exact[start(at) + place] : NaN));
 
 /**
@@ -118,7 +118,7 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
     const values = lineOf(shown, query, state.way);
     const weights = state.heads.length === 1 ? rowOf(shown.decoded[0], query, state)
       : merged(shown.decoded.map(head => Float32Array.from(rowOf(head, query, state))), state.merge);
-    const isExact = own && state.shown === "pattern" && state.beta === 1 && state.first && state.self;
+    const isExact = own?.exact && state.shown === "pattern" && state.beta === 1 && state.first && state.self;
     const view = { state, query, colours: theme, grid: shown, beside, values, weights, scale: shown.scale, largest: shown.largest, moves: own,
       exactRow: isExact ? exactOf(own.exact, shown.n, query, state.way) : null,
       key: state.key >= 0 && peeked === null ? state.key : largest(values) };

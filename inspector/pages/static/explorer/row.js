@@ -30,7 +30,7 @@ export function row({ bundle, update }) {
       make("th", { scope: "row" }, make("button", { type: "button", on: { click: () => update({ key: place }) } },
         make("span", { class: "token" }, labels[place]), make("sup", {}, String(place)))),
       make("td", {}, valueWords(view, values[place])),
-      ...exactRow ? [make("td", { class: "x-exact" }, exact(exactRow[place]))] : [],
+      ...exactRow ? [make("td", { class: "x-exact" }, exact(exactRow[place], bundle.dtype))] : [],
       make("td", { class: "x-barcell" }, make("i", { style: { "--part": String(view.largest ? Math.abs(values[place]) / view.largest : 0) } })))));
     more.hidden = places.length <= ROWS;
     more.textContent = all ? "Fewer" : `All ${places.length}`;

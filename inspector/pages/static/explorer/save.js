@@ -3,7 +3,7 @@
 import { draw, fitted, fontOf, gutterOf, stepOf, cellsOf } from "inspector/drawing.js";
 import { make } from "inspector/dom.js";
 import { inks } from "inspector/plot.js";
-import { significant } from "inspector/say.js";
+import { exact, significant } from "inspector/say.js";
 import { toFragment } from "inspector/state.js";
 
 const SIDE = 900, TITLE = 46;
@@ -102,8 +102,8 @@ export function cells({ state, grid, query, exactRow, values }, bundle, whole) {
   for (let i = 0; i < n; i++) {
     for (let j = 0; j <= i; j++) {
       if (!whole && (from ? i : j) !== query) continue;
-      const value = !whole && exactRow ? Number(exactRow[from ? j : i]) : grid.values[i * n + j];
-      rows.push([state.heads.join(" "), i, j, labels[i], labels[j], Number.isNaN(value) ? NaN : Number(value.toPrecision(9))]);
+      const value = !whole && exactRow ? exact(exactRow[from ? j : i], bundle.dtype) : grid.values[i * n + j].toPrecision(9);
+      rows.push([state.heads.join(" "), i, j, labels[i], labels[j], Number(value)]);
     }
   }
   return csv([["head", "query", "key", "query_token", "key_token", name], ...rows]);

@@ -18,8 +18,10 @@ export const significant = value => !Number.isFinite(value) ? "–" : minus(Stri
 /** A number with its sign. @param {number} value @param {number} [digits] */
 export const signed = (value, digits = 2) => !Number.isFinite(value) ? "–" : (value > 0 ? "+" : "") + minus(value.toFixed(digits));
 
-/** The shortest decimals that read back as the same float32, as in attention.csv. @param {number} value */
-export function exact(value) {
+/** The shortest decimals that read back as the same number, as in attention.csv. @param {number} value
+ *  @param {string} dtype the model's: its weights are float64 if it is, else float32 */
+export function exact(value, dtype) {
+  if (dtype === "float64") return String(value);
   for (let digits = 1; digits < 9; digits++) {
     const text = value.toPrecision(digits);
     if (Math.fround(Number(text)) === value) return String(Number(text));

@@ -8,7 +8,8 @@ const CELLS = 8e6;      // cells of decoded heads that are kept: all heads of a 
  * One head on one text. Row i of the triangle is at i (i + 1) / 2: the keys 0 to i.
  * @typedef {{n: number, s: Float32Array, top: Float32Array}} Head
  *   s: score minus the largest of its row; top: that largest
- * @typedef {{q: Float32Array, k: Float32Array, v: Float32Array, exact: Float32Array}} Moves
+ * @typedef {{q: Float32Array, k: Float32Array, v: Float32Array, exact: Float32Array|Float64Array|null}} Moves
+ *   exact: the weights, as a triangle, up to 256 tokens
  */
 
 /** Where row i of a triangle begins. @param {number} i */
@@ -31,6 +32,17 @@ export function headOf(q, k, n, factor) {
     at += i + 1;
   }
   return { n, s, top };
+}
+
+/** Logarithms of weights, row by row, each minus the largest of its row. @param {ArrayLike<number>} weights @param {number} n */
+export function logarithms(weights, n) {
+  const s = new Float32Array(start(n));
+  for (let i = 0; i < n; i++) {
+    let most = 0;
+    for (let at = start(i); at < start(i + 1); at++) most = Math.max(most, weights[at]);
+    for (let at = start(i); at < start(i + 1); at++) s[at] = Math.log(weights[at] / most);
+  }
+  return s;
 }
 
 /** The stored texts of a bundle. */
@@ -87,13 +99,16 @@ export class Store {
   /** @param {number} text @param {string} head @returns {Promise<Head>} */
   async decoded(text, head) {
     const { n, heads, factors } = this.bundle.texts[text], stored = heads[head];
+    const [layer, number] = head.split(".").map(Number), factor = factors[layer][number];
     if (stored.log) return { n, s: await unpackHalves(this.read(stored.log)), top: await this.part(text, "tops", head) };
-    const both = await unpackHalves(this.read(stored.qk)), half = both.length / 2;
-    const [layer, number] = head.split(".").map(Number), [unitQ, unitK] = stored.units;
-    return headOf(both.subarray(0, half), both.subarray(half), n, factors[layer][number] * unitQ * unitK);
+    const own = await this.moves(text, head);
+    if (own?.exact) return { n, s: logarithms(own.exact, n), top: await this.part(text, "tops", head) };
+    if (own) return headOf(own.q, own.k, n, factor);
+    const both = await unpackHalves(this.read(stored.qk)), half = both.length / 2, [unitQ, unitK] = stored.units;
+    return headOf(both.subarray(0, half), both.subarray(half), n, factor * unitQ * unitK);
   }
 
-  /** q, k, v and the exact weights of a head, or null where they are not stored. @param {number} text @param {string} head
+  /** q, k, v and the exact weights of a head, or null where these are not stored. @param {number} text @param {string} head
    *  @returns {Promise<Moves|null>} */
   async moves(text, head) {
     const stored = this.bundle.texts[text].heads[head].moves;
@@ -101,7 +116,8 @@ export class Store {
     return this.once(`${text}/moves/${head}`, async () => {
       const all = await unpackHalves(this.read(stored.vectors)), size = all.length / 3;
       const [q, k, v] = stored.units.map((unit, i) => all.slice(i * size, (i + 1) * size).map(x => x * unit));
-      return { q, k, v, exact: await unpackFloats(this.read(stored.exact)) };
+      const Kind = this.bundle.dtype === "float64" ? Float64Array : Float32Array;
+      return { q, k, v, exact: stored.exact === undefined ? null : await unpackFloats(this.read(stored.exact), Kind) };
     });
   }
 
