@@ -94,9 +94,9 @@ def ranked_heads(table, count=MOVES_HEADS):
 
 
 def opening(table):
-    """The head that a page opens with: the one of the highest induction score, where there is any, else of the others."""
+    """The head that a page opens with: that of the highest induction score, or of the others, or the first if none has any."""
     known = table["induction"].notna().any()
-    best = table["induction"].idxmax() if known else table[list(RANKED)].max(axis=1).idxmax()
+    best = (table["induction"] if known else table[list(RANKED)].max(axis=1).fillna(0)).idxmax()
     return words.head_name(int(table.loc[best, "layer"]), int(table.loc[best, "head"]))
 
 

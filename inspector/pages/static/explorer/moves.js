@@ -79,7 +79,7 @@ export function moves({ bundle, store, update }) {
         step(5, "Blend", "values by weight", strip(vector(own.v, key), colours, "v"),
           make("p", {}, `v of ${label(key)}, length ${significant(norm(vector(own.v, key)))}`),
           table(["key", "weight", "‖v‖", "‖weight × v‖", "of all"], shown.map(i => [name(keys[i]), number(found.weights[i], 3), significant(norm(vector(own.v, keys[i]))),
-            significant(found.shares[i]), `${(100 * found.shares[i] / total).toFixed(0)} %`]), shown.indexOf(at))),
+            significant(found.shares[i]), total ? `${(100 * found.shares[i] / total).toFixed(0)} %` : "–"]), shown.indexOf(at))),
         step(6, "Write", "z, then W_O", strip(z, colours, "z"), make("p", {}, `z = Σ weight × v, length ${significant(norm(z))}. `,
           ...changed ? ["As the model runs, without your changes: "] : [], `z W_O, length ${significant(writes[query])}, is added to a stream of length ${significant(stream[layer * text.n + query])}; the output bias belongs to no head.`)));
       return undefined;
