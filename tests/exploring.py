@@ -30,11 +30,11 @@ def sharp(folder, times=4.0, **changes):
     return inspector.load(models.save(made, folder))
 
 
-def save_page(path, traces, *, repeats=None, linked=True, **options):
+def save_page(path, traces, *, repeats=None, **options):
     """Write the page of one or more traces, as a report has it, and return the path."""
     tables = [inspector.heads(trace.model, ids=trace.ids.tolist()) for trace in traces]
     stored = bundle(traces, tables, repeats=repeats, **options)
-    path.write_text(explorer_page(stored, page_facts(traces[0]), linked=linked), encoding="utf-8")
+    path.write_text(explorer_page(stored, page_facts(traces[0])), encoding="utf-8")
     return path
 
 

@@ -103,7 +103,7 @@ def test_the_moves_show_the_model_s_own_numbers(browser, made, head, query):
             dot = float(q[query] @ k[key])
             slack = 2 ** -10 * float((q[query] * k[key]).abs().sum()) + 0.006
             assert said(steps[2], "sum #") == pytest.approx(dot, abs=slack)
-            assert said(steps[2], "× #") == pytest.approx(scale, **close)
+            assert said(steps[2], "÷ √#") == pytest.approx(scale ** -2)          # the scale is 1 over the root of d_head
             assert said(steps[2], "score #") == pytest.approx(float(scores[key]), abs=slack)
             assert said(steps[2], "sum #") * scale == pytest.approx(said(steps[2], "score #"), abs=0.01)
             assert f"{63 - query} later token" in steps[3]
