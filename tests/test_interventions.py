@@ -382,8 +382,8 @@ def test_progress_sees_every_layer_and_can_end_it(model):
         seen.append((desc, total))
         yield from steps
 
-    intervene(model, {"0.1": "mean"}, ids=[1, 2, 3], progress=progress)
-    assert seen == [("layers", 3), ("references", 3), ("layers", 3)]
+    intervene(model, {"1.1": "mean", "2.0": "zero"}, ids=[1, 2, 3], progress=progress)
+    assert seen == [("layers", 3), ("references", 2), ("layers", 3)]       # a mean needs no layer above its own
 
 
 # -- the verb -----------------------------------------------------------------------------------------------------------

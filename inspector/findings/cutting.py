@@ -40,12 +40,13 @@ def z_of(model, ids):
     return {layer.index: layer.z for layer in layers(model, embed(model, ids), kernel=attend)}
 
 
-def mean_z(model, ids, progress=None):
-    """{layer: z [head, pos, d_head]}, the mean over sequences at each position, summed in float64."""
-    batches, total = ids.split(max(1, POSITIONS_AT_ONCE // ids.shape[1])), {}
-    steps = (layer for rows in batches for layer in layers(model, embed(model, rows), kernel=attend))
+def mean_z(model, ids, stop=None, progress=None):
+    """{layer: z [head, pos, d_head]} below layer `stop` (None = all), the mean over sequences, summed in float64."""
+    stop, total = model.config.n_layer if stop is None else stop, {}
+    batches = ids.split(max(1, POSITIONS_AT_ONCE // ids.shape[1]))
+    steps = (layer for rows in batches for layer in layers(model, embed(model, rows), stop=stop, kernel=attend))
     if progress is not None:
-        steps = progress(steps, total=len(batches) * model.config.n_layer, desc="references")
+        steps = progress(steps, total=len(batches) * stop, desc="references")
     for layer in steps:
         total[layer.index] = total.get(layer.index, 0) + layer.z.cpu().double().sum(0)
     return {index: (z / len(ids)).to(model.weights.W_E) for index, z in total.items()}

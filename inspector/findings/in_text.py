@@ -159,7 +159,7 @@ def from_trace(model, traced, heads, *, seed=0, n_sequences=16, progress=None):
     attention, logit = what_heads_give(model, traced, heads, repeats)                        # [head, repeat]
     together = attention.mean(0), logit.sum(0) if heads else [math.nan] * len(repeats)
     if heads:
-        cut = cut_resid(model, traced.resid_pre, heads, mean_z(model, reference, progress))
+        cut = cut_resid(model, traced.resid_pre, heads, mean_z(model, reference, progress=progress))
         p_cut = probabilities(unembed(model, cut), positions, followers)
     places = [(i, ids[i], labels[i], earlier, [place + 1 for place in earlier], token, labels[earlier[0] + 1],
                ids[i + 1] == token if i + 1 < len(ids) else None, *map(float, numbers))

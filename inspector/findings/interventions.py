@@ -119,9 +119,10 @@ def edits_for(model, ids, edits, *, n_references=16, seed=0, progress=None):
     refuse_counts(n_references=(n_references, 1))
     generator_of(seed)                      # refuses one that cannot be; the next one always can
     chosen, mean = parse_edits(model, edits), {}
-    if "mean" in chosen.values():
+    averaged = [layer for (layer, _), how in chosen.items() if how == "mean"]
+    if averaged:
         reference = shuffles(torch.tensor(ids), n_references, next_seed(seed), model.config.bos_token_id)
-        mean = mean_z(model, reference, progress)
+        mean = mean_z(model, reference, stop=max(averaged) + 1, progress=progress)
     by_layer = {}
     for (layer, head), how in chosen.items():
         by_layer.setdefault(layer, {})[head] = how

@@ -93,28 +93,33 @@ def fusing(cells):
     return reduce
 
 
+def _layers_of(model, ids, symbols, rule, period, name):
+    """Yield (layer, the queries that count) of one batch; name: of the kernel. Arguments as in `score_sequences`."""
+    cells, masks = cells_of(symbols, rule, period, model.device), chosen_rows(symbols, rule, period)
+    kernel = scan(scanning(cells, rule))
+    if name == "fused":
+        kernel = fused(fusing(cells), plain=kernel)
+    for layer in layers(model, embed(model, ids), kernel=kernel, finish=False):
+        yield layer, masks
+
+
 def score_sequences(model, ids, symbols, rule, period, progress=None):
     """{score: [sequence, layer, head]}, float64 on the CPU: each sequence's mean over its queries.
 
     ids: [sequence, pos]; symbols: [sequence, pos], which cells are copies.
     """
-    per_batch, name = max(1, POSITIONS_AT_ONCE // ids.shape[1]), kernel_name(model, symbols, rule)
-    starts = range(0, len(ids), per_batch)
-    parts = []
-    for a in progress(starts) if progress is not None else starts:
-        batch_ids, batch_symbols = ids[a:a + per_batch], symbols[a:a + per_batch]
-        masks, cells = chosen_rows(batch_symbols, rule, period), cells_of(batch_symbols, rule, period, model.device)
-        kernel = scan(scanning(cells, rule))
-        if name == "fused":
-            kernel = fused(fusing(cells), plain=kernel)
-        found = []
-        for layer in layers(model, embed(model, batch_ids), kernel=kernel, finish=False):
-            refuse_overflow(layer.kept["entropy"], f"the pattern of layer {layer.index}", model.dtype)
-            # Averaged in float64 on the CPU: not every device has it.
-            rows = named(layer.kept["sums"].cpu().double(), layer.kept["entropy"].cpu().double())
-            found.append({name: mean_rows(rows[name], masks[name]) for name in SCORES})
-        parts.append({name: torch.stack([row[name] for row in found], dim=1) for name in SCORES})
-    return {name: torch.cat([part[name] for part in parts]) for name in SCORES}
+    batches = list(zip(*(rows.split(max(1, POSITIONS_AT_ONCE // ids.shape[1])) for rows in (ids, symbols)), strict=True))
+    name, n_layer, found = kernel_name(model, symbols, rule), model.config.n_layer, []
+    steps = (step for batch in batches for step in _layers_of(model, *batch, rule, period, name))
+    if progress is not None:
+        steps = progress(steps, total=len(batches) * n_layer, desc="layers")
+    for layer, masks in steps:
+        refuse_overflow(layer.kept["entropy"], f"the pattern of layer {layer.index}", model.dtype)
+        # Averaged in float64 on the CPU: not every device has it.
+        rows = named(layer.kept["sums"].cpu().double(), layer.kept["entropy"].cpu().double())
+        found.append({name: mean_rows(rows[name], masks[name]) for name in SCORES})
+    return {name: torch.cat([torch.stack([row[name] for row in found[a:a + n_layer]], dim=1)
+                             for a in range(0, len(found), n_layer)]) for name in SCORES}
 
 
 def uniform_levels(symbols, rule, period):

@@ -69,10 +69,10 @@ def on_prompts(model, prompts, rule, *, threshold, progress=None):
     return assemble(model, values, uniform, control, threshold)
 
 
-def on_text(model, ids, *, threshold):
+def on_text(model, ids, *, threshold, progress=None):
     """The table of given ids that repeat in no regular way: matching scores where a token has occurred before."""
     rule = Protocol("the text's own repeats", period=1)
-    values = score_sequences(model, ids, ids, rule, 1)
+    values = score_sequences(model, ids, ids, rule, 1, progress)
     masks = queries(ids)
     uniform = uniform_levels(ids, rule, 1)
     table = assemble(model, values, uniform, None, threshold)
@@ -147,7 +147,7 @@ def heads(model, ids=None, *, text=None, period=None, repeats=2, n_sequences=16,
                        bos=bos, seed=seed)
 
     if prompts is None:
-        table, n_queries = on_text(model, rows, threshold=threshold)
+        table, n_queries = on_text(model, rows, threshold=threshold, progress=progress)
     else:
         table = on_prompts(model, prompts, rule, threshold=threshold, progress=progress)
         n_queries = {name: int(mask.sum()) for name, mask in chosen_rows(prompts.symbols, rule, prompts.period).items()}

@@ -89,7 +89,7 @@ def explored(model, *, text, ids, bos, compare, edits, moves, progress):
     if compare is not None:
         runs.append(trace(model, compare, bos=bos, progress=progress))
         names.append("the second text")
-    stored = bundle(runs, [score_table(run) for run in runs], name=model_facts(model)["model"],
+    stored = bundle(runs, [score_table(run) for run in runs], name=model_facts(model)["model"], progress=progress,
                     moves=None if moves is None else parse_heads(model, moves, least=0))
     for each, name in zip(stored["texts"], names, strict=True):
         each["name"] = name

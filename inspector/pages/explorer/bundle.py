@@ -94,7 +94,7 @@ def ranked_heads(table, count=MOVES_HEADS):
 
 
 def opening(table):
-    """The head that a page opens with: that of the highest induction score, or of the others, or the first if none has any."""
+    """The head that a page opens with: the highest induction score, or of the others, or the first if none has any."""
     known = table["induction"].notna().any()
     best = (table["induction"] if known else table[list(RANKED)].max(axis=1).fillna(0)).idxmax()
     return words.head_name(int(table.loc[best, "layer"]), int(table.loc[best, "head"]))
@@ -117,13 +117,15 @@ def moves_of(trace, layer, head, exact):
             **({"exact": packed(numbers(trace.pattern[layer, head])[below])} if exact else {})}
 
 
-def heads_parts(trace, moves, factors):
+def heads_parts(trace, moves, factors, progress=None):
     """({head: what is stored of it}, largest error of a weight or, beyond LOG_TOKENS tokens, of a score).
 
     moves: the (layer, head) whose q, k and v are stored; factors: [layer, head], what q.k is multiplied by.
     """
     found, errors, as_log = {}, [], len(trace.labels) <= LOG_TOKENS
-    for layer, (q, k, scores, pattern) in enumerate(zip(trace.q, trace.k, trace.scores, trace.pattern, strict=True)):
+    steps = range(len(factors))
+    for layer in steps if progress is None else progress(steps, total=len(steps), desc="layers packed"):
+        q, k, scores, pattern = (tensor[layer] for tensor in (trace.q, trace.k, trace.scores, trace.pattern))
         for head, factor in enumerate(factors[layer]):
             own = (layer, head) in moves
             if as_log:
@@ -137,7 +139,7 @@ def heads_parts(trace, moves, factors):
     return found, max(errors)
 
 
-def text_parts(trace, on_text, moves=None):
+def text_parts(trace, on_text, moves=None, progress=None):
     """What is stored of one text: a dict of plain JSON.
 
     trace: a Trace with its model and all its tensors; on_text: the table of heads on this text; moves: [(layer, head)] whose
@@ -148,7 +150,7 @@ def text_parts(trace, on_text, moves=None):
         every = [(layer, head) for layer in range(config.n_layer) for head in range(config.n_head)]
         moves = every if n <= MOVES_TOKENS else ranked_heads(on_text)
     factors, small, as_log = factors_of(trace), thumbs(trace.pattern), n <= LOG_TOKENS
-    stored, error = heads_parts(trace, set(moves), factors)
+    stored, error = heads_parts(trace, set(moves), factors, progress)
 
     def singles(tensor):
         return packed(numbers(tensor).astype(np.float32))
@@ -193,7 +195,7 @@ def cosines(one, other):
 COSINES = 2**21         # cosines of two texts that a page stores, at most: 4 MB
 
 
-def bundle(traces, on_texts, *, repeats=None, moves=None, name=None):
+def bundle(traces, on_texts, *, repeats=None, moves=None, name=None, progress=None):
     """All that a page needs of one or more texts of one model, as plain JSON.
 
     traces: Traces with all their tensors and their model; on_texts: the table of heads on each; repeats: the table of
@@ -216,5 +218,5 @@ def bundle(traces, on_texts, *, repeats=None, moves=None, name=None):
         "signed": {theme: [[round(255 * c) for c in palette.signed(theme, i / 16 - 1)] for i in range(33)]
                    for theme in ("light", "dark")},
         "hint": words.HINT, "papers": list(words.PAPERS), "log_tokens": LOG_TOKENS, "moves_tokens": MOVES_TOKENS,
-        "texts": [text_parts(trace, table, moves) for trace, table in zip(traces, on_texts, strict=True)],
+        "texts": [text_parts(trace, table, moves, progress) for trace, table in zip(traces, on_texts, strict=True)],
         "cosines": between}
