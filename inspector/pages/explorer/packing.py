@@ -32,6 +32,6 @@ def unit_of(array):
 
 
 def halves(array):
-    """(float16 array, unit): array = halves * unit within ROUNDING of each number, but for those 2^-24 of the largest."""
+    """(float16 array, unit): array = halves * unit within ROUNDING of each number above 2^-23 of the largest."""
     unit = unit_of(array)
     return (array.astype(np.float64) / unit).astype(np.float16), unit
