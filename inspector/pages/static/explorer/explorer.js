@@ -51,7 +51,8 @@ const exactOf = (exact, n, place, way) => Float64Array.from({ length: n }, (_, a
  *   state; middle: stands below the open head
  */
 export function mount(root, bundle, { read, linked = false, state: asked = {}, changed = () => {}, middle = null } = {}) {
-  const store = new Store(bundle, read), dark = matchMedia("(prefers-color-scheme: dark)"), uid = `x${mounted++}`;
+  const store = new Store(bundle, read), uid = `x${mounted++}`;
+  const dark = matchMedia("(prefers-color-scheme: dark)"), printed = matchMedia("print");
   let theme = new Colours(bundle, dark.matches ? "dark" : "light");
   let state = valid({ ...asked, ...linked ? fromFragment(location.hash) : {} }, bundle), peeked = null, turn = 0, last = null, gone = false;
 
@@ -84,9 +85,10 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
   const texts = make("div", { class: "x-texts", role: "group", "aria-label": "Texts" });
   const caveat = make("p", { class: "note x-caveat" }, "A grid says where a head drew from, not what it did with it. ",
     make("a", { href: "https://aclanthology.org/N19-1357/", rel: "noreferrer" }, "Jain and Wallace 2019"), ", ", make("a", { href: "https://aclanthology.org/D19-1002/", rel: "noreferrer" }, "Wiegreffe and Pinter 2019"), ".");
-  const element = make("div", { class: "x-explorer" }, parts.wall.element,
-    make("section", { class: "x-main", "aria-label": "One head" }, make("div", { class: "x-bar" }, heading, parts.save.element), texts, parts.words.element,
-      parts.controls.element, make("div", { class: "x-cols" }, make("div", {}, grid.element, caveat), parts.row.element)),
+  const open = make("section", { class: "x-main", "aria-label": "One head" },
+    make("div", { class: "x-bar" }, heading, parts.save.element), texts, parts.words.element,
+    parts.controls.element, make("div", { class: "x-cols" }, make("div", {}, grid.element, caveat), parts.row.element));
+  const element = make("div", { class: "x-explorer" }, make("div", { class: "x-stage" }, parts.wall.element, open),
     ...middle ? [middle] : [], parts.compare.element, parts.moves.element);
   root.replaceChildren(element);
   if (bundle.texts.length > 1) {
@@ -143,21 +145,23 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
   let drawnQuery = -1;
 
   const themed = () => {
-    theme = new Colours(bundle, dark.matches && !matchMedia("print").matches ? "dark" : "light");
+    theme = new Colours(bundle, dark.matches && !printed.matches ? "dark" : "light");
     render();
   };
   const jumped = () => { state = valid(fromFragment(location.hash), bundle); render(); };
   dark.addEventListener("change", themed);
-  matchMedia("print").addEventListener("change", themed);
+  printed.addEventListener("change", themed);
   if (linked) addEventListener("hashchange", jumped);
-  render();
 
   return {
     element, store, update, get state() { return state; }, get view() { return last; },
+    /** Done when the first picture is drawn. */
+    drawn: render(),
     /** Take it out again. */
     remove() {
       gone = true;
       dark.removeEventListener("change", themed);
+      printed.removeEventListener("change", themed);
       removeEventListener("hashchange", jumped);
       root.replaceChildren();
     },
