@@ -128,13 +128,12 @@ def test_ids_of_a_text_twice_over_and_drawn(client, loaded):
 def test_the_explorer_s_data_are_those_of_its_page(client, loaded, edits):
     """As `explore` packs them, for the text and, with edits, for the text with heads changed."""
     from inspector.findings.interventions import edits_for
-    from inspector.pages.explorer.bundle import text_parts
-    from inspector.server.calls import score_table
+    from inspector.pages.explorer.bundle import text_parts, text_scores
     demo, ids = loaded["demo"], loaded["demo"].tokenizer.encode(TEXT)
     texts = client.post("explore", {"text": TEXT, "edits": edits}).json["texts"]
     runs = [inspector.trace(demo, TEXT, edits=edits_for(demo, ids, each)) for each in ({}, edits)[:2 if edits else 1]]
     for found, run in zip(texts, runs, strict=True):
-        expected = json.loads(to_json(text_parts(run, score_table(run))))
+        expected = json.loads(to_json(text_parts(run, text_scores(run))))
         assert {name: value for name, value in found.items() if name != "name"} == expected
 
 

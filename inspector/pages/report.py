@@ -15,7 +15,7 @@ from ..findings.table import heads
 from ..findings.values import VALUE_TOKENS, additive_shares, value_table, value_weighted
 from ..model.tracing import ATTENTION_TOKENS, attention_table, trace
 from . import layer_figures, presets, score_figures, tables, words
-from .explorer.bundle import bundle
+from .explorer.bundle import bundle, text_scores
 from .explorer.page import explorer_page
 from .html import model_facts, page_name
 from .index import index_page, layer_strips
@@ -66,9 +66,10 @@ def report(model, text=None, *, ids=None, out="reports/report", bos=False, check
         write_tables(folder / "tables", traced, token_table, repeats, on_text, in_text, proof, weights, made, progress)
         write_figures(folder / "figures", traced, repeats, on_text, weights, shared, progress)
         write_pages(folder, traced, token_table, repeats, on_text, in_text, proof, weights, made, shared, text, progress)
-        explored = [on_text, *(heads(model, ids=each.ids.tolist()) for each in beside)]
+        explored = [on_text, *map(text_scores, beside)]
         record.write_text(folder / "explorer.html", explorer_page(
-            bundle([traced, *beside], explored, repeats=repeats, moves=chosen, name=shared["model"]), shared))
+            bundle([traced, *beside], explored, repeats=repeats, moves=chosen, name=shared["model"],
+                   table="tables/attention.csv" if shared["full_attention"] else None), shared))
         if studied is not None:
             write_study(folder, studied, shared)
         record.write_text(folder / "run.json", record.to_json(run) + "\n")

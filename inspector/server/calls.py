@@ -4,8 +4,6 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import pandas as pd
-
 from .. import answers
 from ..checkpoint import tokens
 from ..errors import ArgumentError, TextError
@@ -15,11 +13,10 @@ from ..findings.head_names import head_name, parse_heads
 from ..findings.in_text import induction
 from ..findings.interventions import edits_for, intervene, parse_edits
 from ..findings.prompts import draw, longest_period
-from ..findings.scores import pattern_scores
 from ..findings.table import heads
 from ..model.sizes import info
 from ..model.tracing import TENSORS, trace
-from ..pages.explorer.bundle import bundle
+from ..pages.explorer.bundle import bundle, text_scores
 from ..pages.html import model_facts
 from ..record import to_json
 from . import bodies
@@ -70,14 +67,6 @@ def token_ids(model, *, text, ids, bos, repeat, period, seed):
     return {"ids": row, "labels": tokens.labels(model, row)}
 
 
-def score_table(run):
-    """The scores of all heads in one trace, as a table of heads has them."""
-    table = pd.DataFrame({"layer": [n for n in range(len(run.pattern)) for _ in range(len(run.pattern[0]))],
-                          "head": list(range(len(run.pattern[0]))) * len(run.pattern)})
-    scores = [pattern_scores(each, run.ids) for each in run.pattern]
-    return table.assign(**{name: [float(v) for each in scores for v in each[name]] for name in scores[0]})
-
-
 def explored(model, *, text, ids, bos, compare, edits, moves, progress):
     """What the explorer shows, as `explore` stores it on a page: the text, and beside it what is asked for."""
     row = tokens.encode(model, text, ids=ids, bos=bos)
@@ -89,7 +78,7 @@ def explored(model, *, text, ids, bos, compare, edits, moves, progress):
     if compare is not None:
         runs.append(trace(model, compare, bos=bos, progress=progress))
         names.append("the second text")
-    stored = bundle(runs, [score_table(run) for run in runs], name=model_facts(model)["model"], progress=progress,
+    stored = bundle(runs, [text_scores(run) for run in runs], name=model_facts(model)["model"], progress=progress,
                     moves=None if moves is None else parse_heads(model, moves, least=0))
     for each, name in zip(stored["texts"], names, strict=True):
         each["name"] = name

@@ -18,8 +18,10 @@ import math
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import torch
 
+from ...findings.scores import pattern_scores
 from .. import cells, palette, words
 from .packing import LOWEST, ROUNDING, halves, packed
 
@@ -98,6 +100,14 @@ def opening(table):
     known = table["induction"].notna().any()
     best = (table["induction"] if known else table[list(RANKED)].max(axis=1).fillna(0)).idxmax()
     return words.head_name(int(table.loc[best, "layer"]), int(table.loc[best, "head"]))
+
+
+def text_scores(trace):
+    """The scores of all heads on one text, a row a head, from the patterns of its trace: also where edits changed them."""
+    n_layer, n_head = trace.pattern.shape[:2]
+    found = [pattern_scores(layer, trace.ids) for layer in trace.pattern]                    # {score: [head]} of each layer
+    return pd.DataFrame({"layer": np.repeat(np.arange(n_layer), n_head), "head": np.tile(np.arange(n_head), n_layer),
+                         **{name: torch.cat([scores[name] for scores in found]).cpu().double() for name in found[0]}})
 
 
 def score_lists(table):
@@ -195,11 +205,12 @@ def cosines(one, other):
 COSINES = 2**21         # cosines of two texts that a page stores, at most: 4 MB
 
 
-def bundle(traces, on_texts, *, repeats=None, moves=None, name=None, progress=None):
+def bundle(traces, on_texts, *, repeats=None, moves=None, name=None, table=None, progress=None):
     """All that a page needs of one or more texts of one model, as plain JSON.
 
     traces: Traces with all their tensors and their model; on_texts: the table of heads on each; repeats: the table of
-    heads on repeated random tokens, or None; moves: see `text_parts`; name: the model's name on the page.
+    heads on repeated random tokens, or None; moves: see `text_parts`; name: the model's name on the page; table: the
+    address of a table with the exact weights of the first text, where there is one.
     """
     config = traces[0].model.config
     between = {f"{a},{b}": cosines(traces[a], traces[b]) for a, b in combinations(range(len(traces)), 2)
@@ -217,6 +228,6 @@ def bundle(traces, on_texts, *, repeats=None, moves=None, name=None, progress=No
                   for theme in ("light", "dark")},
         "signed": {theme: [[round(255 * c) for c in palette.signed(theme, i / 16 - 1)] for i in range(33)]
                    for theme in ("light", "dark")},
-        "hint": words.HINT, "papers": list(words.PAPERS), "log_tokens": LOG_TOKENS, "moves_tokens": MOVES_TOKENS,
-        "texts": [text_parts(trace, table, moves, progress) for trace, table in zip(traces, on_texts, strict=True)],
+        "table": table, "log_tokens": LOG_TOKENS, "moves_tokens": MOVES_TOKENS,
+        "texts": [text_parts(trace, scores, moves, progress) for trace, scores in zip(traces, on_texts, strict=True)],
         "cosines": between}

@@ -7,11 +7,10 @@ from pathlib import Path
 from ... import record
 from ...errors import ArgumentError
 from ...findings.head_names import parse_heads
-from ...findings.table import heads as heads_table
 from ...model.tracing import TENSORS
 from .. import words
 from ..html import model_facts
-from .bundle import bundle
+from .bundle import bundle, text_scores
 from .page import explorer_page
 
 HEIGHT = 900        # pixels of the frame in a notebook
@@ -63,10 +62,9 @@ def explore(trace, compare=None, *, moves=None):
     refuse_unfit(traces)
     model = trace.model
     chosen = None if moves is None else parse_heads(model, moves, least=0)
-    tables = [heads_table(model, ids=each.ids.tolist()) for each in traces]
     facts = page_facts(trace)
-    return Explorer(explorer_page(bundle(traces, tables, moves=chosen, name=facts["model"]), facts),
-                    facts["shown_text"])
+    stored = bundle(traces, [text_scores(each) for each in traces], moves=chosen, name=facts["model"])
+    return Explorer(explorer_page(stored, facts), facts["shown_text"])
 
 
 def page_facts(trace):

@@ -42,7 +42,7 @@ export function row({ bundle, update }) {
     /** @param {any} now */
     render(now) {
       view = now;
-      const { state, weights, query } = now, { labels, error, kind, n } = bundle.texts[state.text];
+      const { state, weights, query } = now, { labels, error, kind } = bundle.texts[state.text];
       const top = largest(weights);
       const counted = descending(weights).length;
       sums.replaceChildren("Row of ", make("b", {}, `“${bare(labels[query])}” ${query}`), " · entropy ", make("b", { class: "x-entropy" }, counted ? entropy(weights).toFixed(3) : "–"),
@@ -51,8 +51,10 @@ export function row({ bundle, update }) {
       const left = [!state.first && "the first token", !state.self && "the query itself"].filter(Boolean).join(" and ");
       const off = kind === "log" ? `Weights shown are within ${bound(error.bound)} at any sharpness (the farthest at sharpness 1: ${bound(error.measured)})`
         : `Weights shown are within ${bound(error.measured / 2)} × the sharpness`;
-      note.textContent = `${left ? `Without ${left}: the rest is renormalised to sum to 1. ` : ""}${off}; ${
-        now.exactRow ? "the exact ones are the model's own, as in tables/attention.csv." : `${n <= 200 ? "exact ones stand in tables/attention.csv." : "exact ones: inspector trace --attention."}`}`;
+      const table = bundle.table && state.text === 0 ? make("a", { href: bundle.table }, bundle.table) : null;
+      note.replaceChildren(`${left ? `Without ${left}: the rest is renormalised to sum to 1. ` : ""}${off}; ${
+        now.exactRow ? "the exact ones are the model's own" : table ? "exact ones stand in" : "exact ones: inspector trace --attention"}`,
+      ...table ? [now.exactRow ? ", as in " : " ", table] : [], ".");
       show();
     },
   };
