@@ -209,10 +209,19 @@ async def watched(worker, job, gone=never):
 
 
 @pytest.fixture
-def worker():
-    found = Worker(waiting=2, seconds=SECONDS)
+def worker(request):
+    """A Worker with two places to wait; its seconds are the parameter."""
+    found = Worker(waiting=2, seconds=getattr(request, "param", SECONDS))
     yield found
     found.close()
+
+
+@pytest.fixture
+def gate(worker):
+    """(begun, go) of `blocked` jobs; at the end of a test, passed or failed, they may go on."""
+    begun, go = threading.Event(), threading.Event()
+    yield begun, go
+    go.set()
 
 
 def blocked(begun, go):
@@ -226,8 +235,8 @@ def blocked(begun, go):
     return compute
 
 
-def test_a_queue_is_as_long_as_it_says_and_frees_its_places(worker):
-    begun, go = threading.Event(), threading.Event()
+def test_a_queue_is_as_long_as_it_says_and_frees_its_places(worker, gate):
+    begun, go = gate
     jobs = [worker.submit(blocked(begun, go)) for _ in range(3)]
     assert begun.wait(SECONDS)
     with pytest.raises(BusyError) as error:
@@ -239,13 +248,13 @@ def test_a_queue_is_as_long_as_it_says_and_frees_its_places(worker):
     worker.submit(lambda progress: 1)
 
 
-def test_who_goes_away_frees_the_worker_and_the_queue(worker):
-    begun, go = threading.Event(), threading.Event()
+def test_who_goes_away_frees_the_worker_and_the_queue(worker, gate):
+    begun, go = gate
     running_, *waiting = [worker.submit(blocked(begun, go)) for _ in range(3)]
     assert begun.wait(SECONDS)
     for job in waiting:
         with pytest.raises(GoneError):
-            asyncio.run(watched(worker, job, always))
+            asyncio.run(asyncio.wait_for(watched(worker, job, always), 20))
         assert job.future.cancelled()                       # it never began
     worker.submit(lambda progress: 1)                       # their places are free
     with pytest.raises(GoneError):
@@ -254,14 +263,14 @@ def test_who_goes_away_frees_the_worker_and_the_queue(worker):
     assert type(running_.future.exception(SECONDS)).__name__ == "StoppedError"
 
 
-def test_a_job_that_takes_too_long_is_left_and_ends(loaded):
-    worker, begun, go = Worker(waiting=0, seconds=0.01), threading.Event(), threading.Event()
+@pytest.mark.parametrize("worker", [0.01], indirect=True)
+def test_a_job_that_takes_too_long_is_left_and_ends(worker, gate):
+    begun, go = gate
     job = worker.submit(blocked(begun, go))
     with pytest.raises(OvertimeError):
-        asyncio.run(watched(worker, job))
+        asyncio.run(asyncio.wait_for(watched(worker, job), 20))
     go.set()
     assert type(job.future.exception(SECONDS)).__name__ == "StoppedError"
-    worker.close()
 
 
 def test_steps_are_told_with_their_number_and_name(worker):
