@@ -37,11 +37,16 @@ def chromium():
 
 
 @contextmanager
-def opened(browser, path, *, width=1280, height=900, scheme="light", fragment="", **context):
-    """A page from disk. Afterwards: no console message of warning or worse, no script error, no request but to files."""
+def opened(browser, path, *, width=1280, height=900, scheme="light", fragment="", script=None, **context):
+    """A page from disk. Afterwards: no console message of warning or worse, no script error, no request but to files.
+
+    script: what runs in the page before its own; the rest is the browser context's.
+    """
     faults = []
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **context)
     page = context.new_page()
+    if script:
+        page.add_init_script(script)
     page.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))

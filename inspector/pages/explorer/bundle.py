@@ -96,7 +96,7 @@ def ranked_heads(table, count=MOVES_HEADS):
 
 
 def opening(table):
-    """The head that a page opens with: the highest induction score, or of the others, or the first if none has any."""
+    """The head that a page opens with: of the highest induction score, else of the others, else the first."""
     known = table["induction"].notna().any()
     best = (table["induction"] if known else table[list(RANKED)].max(axis=1).fillna(0)).idxmax()
     return words.head_name(int(table.loc[best, "layer"]), int(table.loc[best, "head"]))

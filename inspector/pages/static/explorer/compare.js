@@ -38,7 +38,7 @@ function chart(values) {
 }
 
 /** @param {any} context */
-export function compare({ bundle, store, update }) {
+export function compare({ bundle, update }) {
   const other = select("Beside it", value => update({ other: value, twin: -1 }));
   const twin = select("Token there", value => update({ twin: Number(value) }));
   const pick = (query, key) => update({ twin: query });
@@ -48,17 +48,16 @@ export function compare({ bundle, store, update }) {
     make("div", { class: "x-switches" }, other.element, twin.element), note, make("div", { class: "x-pair" }, beside.element, between.element), line);
 
   /** The cosine of the two tokens' streams, layer by layer. @param {any} view */
-  async function streams({ state, query }) {
+  function streams({ state, query, cosines }) {
     const b = otherText(state), [mine, theirs] = [bundle.texts[state.text], bundle.texts[b]];
-    const values = await store.cosines(state.text, query, b, state.twin);
     line.replaceChildren(make("h3", {}, `“${bare(mine.labels[query])}” ${query} here, “${bare(theirs.labels[state.twin])}” ${state.twin} there: cosine of their residual streams`),
-      values ? chart(values) : make("p", { class: "note" }, "Not stored: the two texts are too long together."));
+      cosines ? chart(cosines) : make("p", { class: "note" }, "Not stored: the two texts are too long together."));
   }
 
   return {
     element,
     /** @param {any} view */
-    async render(view) {
+    render(view) {
       const { state, colours, beside: shown } = view, text = bundle.texts[state.text], b = otherText(state);
       const options = [["", "nothing"], ...bundle.texts.map((each, i) => [`t${i}`, each.name ?? `text ${i + 1}: ${each.title.slice(0, 40)}`, "the same head on another text"])
         .filter(([value]) => value !== `t${state.text}`), ...Object.keys(text.heads).map(head => [head, bundle.verdicts[head] ? `${head} ${bundle.verdicts[head]}` : head, "another head"])];
@@ -76,7 +75,7 @@ export function compare({ bundle, store, update }) {
         b < 0 || apart < 0 ? "" : ` By position, over the ${plural(shared, "token")} that both have; from position ${apart} on the tokens differ.`}`;
       if (b >= 0) {
         line.hidden = false;
-        await streams(view);
+        streams(view);
       }
     },
   };

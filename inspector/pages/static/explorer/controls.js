@@ -27,7 +27,9 @@ export function controls({ bundle, update, uid }) {
   const slider = make("input", { type: "range", min: "0", max: String(2 * HALF), step: "1", list, "aria-label": "Sharpness",
     on: { input: () => update({ beta: Math.abs(slider.valueAsNumber - HALF) < 8 ? 1 : Number(betaAt(slider.valueAsNumber).toPrecision(3)) }) } });
   const field = make("input", { type: "number", min: "0", max: String(MOST_BETA), step: "any", "aria-label": "Sharpness as a number",
-    on: { change: () => update({ beta: field.valueAsNumber }) } });
+    on: { change: () => update({ beta: field.valueAsNumber }).then(tell) } });
+  const tell = () => { field.value = String(Number(beta.toPrecision(4))); };
+  let beta = 1;
   const sharpness = make("fieldset", { class: "x-sharp" }, make("legend", {}, "Sharpness: the scores times"),
     field, make("div", { class: "x-slide" }, slider, make("datalist", { id: list }, ...marks.map(([beta]) => make("option", { value: String(placeOf(beta)) }))),
       make("div", { class: "x-marks" }, ...marks.map(([beta, label]) => make("button", { type: "button", style: { "--at": String(placeOf(beta) / 2 / HALF) },
@@ -51,7 +53,8 @@ export function controls({ bundle, update, uid }) {
       lock.title = state.locked ? "The query stays. Unlock: it follows the pointer." : "The query follows the pointer. Lock: it stays.";
       slider.value = String(placeOf(state.beta));
       slider.setAttribute("aria-valuetext", `${significant(state.beta)}${state.beta === 1 ? ", the model" : state.beta === 0 ? ", uniform" : ""}`);
-      if (document.activeElement !== field) field.value = String(Number(state.beta.toPrecision(4)));
+      ({ beta } = state);
+      if (document.activeElement !== field) tell();        // what is being typed stands until it is done
     },
   };
 }

@@ -16,6 +16,7 @@ import { plural } from "inspector/say.js";
 import { valueWords, words } from "inspector/words.js";
 import { wall } from "inspector/wall.js";
 
+const ADDRESS = 200;    // milliseconds without a change until the address follows: browsers refuse to change it more often
 let mounted = 0;        // names of radio buttons differ from explorer to explorer on one page
 
 /** What a grid shows, in words. @param {any} state @param {string[]} heads */
@@ -47,14 +48,14 @@ const exactOf = (exact, n, place, way) => Float64Array.from({ length: n }, (_, a
  * Put an explorer into an element.
  * @param {HTMLElement} root @param {any} bundle see bundle.py
  * @param {{read?: (packed: string) => string, linked?: boolean, state?: any, changed?: (state: any) => void, middle?: Element}} [options]
- *   read: what a packed part's name stands for; linked: the page's address holds the state; state: to start with; changed: is told of every new
- *   state; middle: stands below the open head
+ *   read: what a packed part's name stands for; linked: the page's address holds the state; state: to start with;
+ *   changed: is told of every new state; middle: stands below the open head
  */
 export function mount(root, bundle, { read, linked = false, state: asked = {}, changed = () => {}, middle = null } = {}) {
   const store = new Store(bundle, read), uid = `x${mounted++}`;
   const dark = matchMedia("(prefers-color-scheme: dark)"), printed = matchMedia("print");
   let theme = new Colours(bundle, dark.matches ? "dark" : "light");
-  let state = valid({ ...asked, ...linked ? fromFragment(location.hash) : {} }, bundle), peeked = null, turn = 0, last = null, gone = false;
+  let state = valid({ ...asked, ...linked ? fromFragment(location.hash) : {} }, bundle), peeked = null, turn = 0, last = null, gone = false, written = 0;
 
   function update(patch) {
     const wanted = typeof patch === "function" ? patch(state) : patch;
@@ -64,7 +65,8 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
     }
     if ("text" in wanted && !("other" in wanted) && state.other.startsWith("t")) wanted.other = "";
     state = valid({ ...state, ...wanted }, bundle);
-    if (linked) history.replaceState(null, "", toFragment(state));
+    clearTimeout(written);
+    if (linked) written = setTimeout(() => history.replaceState(null, "", toFragment(state)), ADDRESS);
     peeked = null;
     changed(state);
     return render();
@@ -90,6 +92,7 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
     parts.controls.element, make("div", { class: "x-cols" }, make("div", {}, grid.element, caveat), parts.row.element));
   const element = make("div", { class: "x-explorer" }, make("div", { class: "x-stage" }, parts.wall.element, open),
     ...middle ? [middle] : [], parts.compare.element, parts.moves.element);
+  element.inert = true;         // until there is something to act on
   root.replaceChildren(element);
   if (bundle.texts.length > 1) {
     texts.append(...bundle.texts.map((text, i) => make("button", { type: "button", "data-text": String(i), on: { click: () => update({ text: i }) } }, text.name ?? `text ${i + 1}: ${text.title}`)));
@@ -105,8 +108,15 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
     return { grid: beside, difference: { values, n, labels: labels.slice(0, n), scale: "signed", largest: extent(values), title: "Difference" } };
   }
 
+  /** What the moves of one head need, or null where it is not stored. @param {number} text @param {string} head */
+  async function ownOf(text, head) {
+    const own = await store.moves(text, head);
+    return own && { ...own, stream: await store.floats(text, "stream"), writes: await store.part(text, "writes", head) };
+  }
+
   let keyOfGrid = "", shown = null, beside = null;
 
+  /** Get all that the state asks for, then show it in one go: what is asked for later is never overwritten. */
   async function render() {
     const mine = ++turn, query = peeked ?? state.query;
     const wanted = [state.text, state.heads, state.merge, state.beta, state.shown, state.first, state.self, state.other, state.scale].join("|");
@@ -115,13 +125,15 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
       if (mine !== turn || gone) return;
       [shown, beside, keyOfGrid] = [now, next, wanted];
     }
-    const own = state.heads.length === 1 ? await store.moves(state.text, state.heads[0]) : null;
+    const own = state.heads.length === 1 ? await ownOf(state.text, state.heads[0]) : null;
+    const levels = await store.thumbs(state.text), b = otherText(state);
+    const cosines = b < 0 ? null : await store.cosines(state.text, query, b, state.twin);
     if (mine !== turn || gone) return;
     const values = lineOf(shown, query, state.way);
     const weights = state.heads.length === 1 ? rowOf(shown.decoded[0], query, state)
       : merged(shown.decoded.map(head => Float32Array.from(rowOf(head, query, state))), state.merge);
     const isExact = own?.exact && state.shown === "pattern" && state.beta === 1 && state.first && state.self;
-    const view = { state, query, colours: theme, grid: shown, beside, values, weights, scale: shown.scale, largest: shown.largest, moves: own,
+    const view = { state, query, colours: theme, grid: shown, beside, values, weights, scale: shown.scale, largest: shown.largest, moves: own, levels, cosines,
       exactRow: isExact ? exactOf(own.exact, shown.n, query, state.way) : null,
       key: state.key >= 0 && peeked === null ? state.key : largest(values) };
     last = view;
@@ -136,10 +148,11 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
     drawnQuery = query;
     if (peeked === null) {
       parts.save.render(view);
-      await parts.compare.render(view);
-      await parts.wall.render(view);
+      parts.compare.render(view);
+      parts.wall.render(view);
     }
-    await parts.moves.render(view);
+    parts.moves.render(view);
+    element.inert = false;
     root.dataset.ready = String(turn);
   }
   let drawnQuery = -1;
@@ -148,7 +161,11 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
     theme = new Colours(bundle, dark.matches && !printed.matches ? "dark" : "light");
     render();
   };
-  const jumped = () => { state = valid(fromFragment(location.hash), bundle); render(); };
+  const jumped = () => {
+    clearTimeout(written);
+    [state, peeked] = [valid(fromFragment(location.hash), bundle), null];
+    render();
+  };
   dark.addEventListener("change", themed);
   printed.addEventListener("change", themed);
   if (linked) addEventListener("hashchange", jumped);
@@ -160,6 +177,7 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
     /** Take it out again. */
     remove() {
       gone = true;
+      clearTimeout(written);
       dark.removeEventListener("change", themed);
       printed.removeEventListener("change", themed);
       removeEventListener("hashchange", jumped);

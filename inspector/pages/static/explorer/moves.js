@@ -24,7 +24,7 @@ const table = (heads, rows, on) => make("table", { class: "x-table" }, make("the
     ...cells.map((cell, at) => at ? make("td", {}, cell) : make("th", { scope: "row" }, cell))))));
 
 /** @param {any} context */
-export function moves({ bundle, store, update }) {
+export function moves({ bundle, update }) {
   const list = make("ol", { class: "x-steps" }), note = make("p", { class: "note" });
   const element = make("section", { class: "x-moves", "aria-label": "The five moves of one query" },
     make("h2", {}, "Five moves of one query"), note, list);
@@ -40,7 +40,7 @@ export function moves({ bundle, store, update }) {
   return {
     element,
     /** @param {any} view */
-    async render(view) {
+    render(view) {
       const { state, query, colours } = view, text = bundle.texts[state.text], head = state.heads[0];
       if (state.heads.length > 1) {
         note.replaceChildren("Several heads are open; each makes its moves by itself. Open one.");
@@ -65,7 +65,6 @@ export function moves({ bundle, store, update }) {
       const name = j => make("span", { class: "token" }, text.labels[j], make("sup", {}, String(j)));
       const label = j => `“${bare(text.labels[j])}”`;
       const total = found.shares.reduce((sum, share) => sum + share, 0), z = found.z;
-      const [stream, writes] = [await store.floats(state.text, "stream"), await store.part(state.text, "writes", head)];
       const changed = state.beta !== 1 || keys.length !== query + 1;
       note.replaceChildren(`Head ${head}, query ${label(query)} (${query}), key ${label(key)} (${key}): choose another key in the row above. Numbers are stored to three digits.`);
       list.replaceChildren(
@@ -81,7 +80,7 @@ export function moves({ bundle, store, update }) {
           table(["key", "weight", "‖v‖", "‖weight × v‖", "of all"], shown.map(i => [name(keys[i]), number(found.weights[i], 3), significant(norm(vector(own.v, keys[i]))),
             significant(found.shares[i]), total ? `${(100 * found.shares[i] / total).toFixed(0)} %` : "–"]), shown.indexOf(at))),
         step(6, "Write", "z, then W_O", strip(z, colours, "z"), make("p", {}, `z = Σ weight × v, length ${significant(norm(z))}. `,
-          ...changed ? ["As the model runs, without your changes: "] : [], `z W_O, length ${significant(writes[query])}, is added to a stream of length ${significant(stream[layer * text.n + query])}; the output bias belongs to no head.`)));
+          ...changed ? ["As the model runs, without your changes: "] : [], `z W_O, length ${significant(own.writes[query])}, is added to a stream of length ${significant(own.stream[layer * text.n + query])}; the output bias belongs to no head.`)));
       return undefined;
     },
   };

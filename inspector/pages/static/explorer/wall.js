@@ -79,9 +79,9 @@ export function wall({ bundle, store, update }) {
     buttons.get(order[to]).focus();
   });
 
-  /** Paint every head's small picture. */
-  async function paint(text, colours, scale) {
-    const stored = bundle.texts[text], { side } = stored, cell = side + GAP, levels = await store.thumbs(text);
+  /** Paint every head's small picture. @param {any} view */
+  function paint({ state, levels, colours }) {
+    const { side } = bundle.texts[state.text], { scale } = state, cell = side + GAP;
     const rows = Math.ceil(order.length / columns);
     canvas.width = columns * cell - GAP;
     canvas.height = rows * cell - GAP;
@@ -99,7 +99,8 @@ export function wall({ bundle, store, update }) {
   return {
     element,
     /** @param {any} view */
-    async render({ state, colours }) {
+    render(view) {
+      const { state, colours } = view;
       chosen.set(orders(bundle), state.order);
       const now = [state.text, state.order, colours.theme, state.scale].join();
       if (now !== drawn) {
@@ -110,7 +111,7 @@ export function wall({ bundle, store, update }) {
         board.style.setProperty("--columns", String(columns));
         board.style.setProperty("--rows", String(Math.ceil(order.length / columns)));
         layers.replaceChildren(...(state.order === "layer" ? Array.from({ length: bundle.n_layer }, (_, layer) => make("span", {}, String(layer))) : []));
-        await paint(state.text, colours, state.scale);
+        paint(view);
         // The buttons lie over the pictures in the order of the pictures, for Tab and screen readers alike.
         board.append(...order.map(head => buttons.get(head)));
       }
