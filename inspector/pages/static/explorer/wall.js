@@ -121,7 +121,8 @@ export function wall({ bundle, store, update }) {
         button.setAttribute("aria-pressed", String(on));
         button.classList.toggle("x-found", Boolean(bundle.verdicts[head]));
         button.tabIndex = head === state.heads[0] ? 0 : -1;
-        button.style.setProperty("--place", String(place));
+        button.style.setProperty("--column", String(place % columns));
+        button.style.setProperty("--row", String(Math.floor(place / columns)));
       });
     },
   };
