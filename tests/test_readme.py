@@ -47,9 +47,9 @@ def test_commands_print_what_the_readme_says(tmp_path, block):
 
 
 def test_the_python_runs_and_prints(tmp_path):
-    code, output = blocks("python"), blocks("text")
-    assert len(code) == len(output) == 1
-    done = subprocess.run([sys.executable, "-c", code[0]], cwd=tmp_path, capture_output=True, text=True,
+    code, output = "\n".join(blocks("python")), blocks("text")
+    assert len(output) == 1
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True,
                           env={**__import__("os").environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == output[0].strip()

@@ -19,6 +19,7 @@ from ..checkpoint import tokens
 from ..errors import ArgumentError, TextError
 from ..model.forward import unembed
 from ..record import run_record
+from ..showing import Shown
 from .direct import double, frozen_norm, mean_unembedding, part_logits, stream, unembedding
 
 
@@ -95,7 +96,7 @@ def place_of(position, n):
 
 
 @dataclass(frozen=True, repr=False)
-class Attribution:
+class Attribution(Shown):
     """Who raises the target's logit, at one position. Values are logits: the target's minus `against`'s."""
 
     parts: Any              # DataFrame: layer, head (None where there is none), part, value, to_target, to_against

@@ -21,6 +21,7 @@ from ..errors import ArgumentError
 from ..model.forward import layers, unembed
 from ..model.tracing import trace
 from ..record import run_record
+from ..showing import Shown
 from .cutting import attend, edits_of, mean_z
 from .direct import frozen_norm, mean_unembedding, unembedding
 from .head_names import head_names, parse_heads
@@ -33,7 +34,7 @@ BY_HEAD = {"position": int, "follower_id": int, "layer": int, "head": int, "atte
 
 
 @dataclass(frozen=True, repr=False)
-class TextInduction:
+class TextInduction(Shown):
     """The repeats of one text and what the induction heads make of them.
 
     places: a row for each position whose token occurred before and each token that followed an earlier place, in text

@@ -23,6 +23,7 @@ from ..errors import ArgumentError
 from ..model.kernels import Edit
 from ..model.tracing import Trace, trace
 from ..record import run_record
+from ..showing import Shown
 from .ablation import next_seed, shuffles
 from .attribution import place_of, rank
 from .cutting import mean_z
@@ -34,7 +35,7 @@ KEEP = ("pattern", "logits")
 
 
 @dataclass(frozen=True, repr=False)
-class Intervention:
+class Intervention(Shown):
     """One text before and after heads were changed. Losses in nats, changes are after minus before.
 
     `copies` is empty where the text is not one block of tokens repeated. Else it has a row for each copy of the block: the

@@ -15,6 +15,7 @@ import pandas as pd
 from ..checkpoint import tokens
 from ..errors import ArgumentError, TextError
 from ..record import rows_of, run_record
+from ..showing import Shown
 from .ablation import ablations
 from .causes import K_BELOW, QV_ABOVE, causes
 from .circuits.table import circuits
@@ -46,7 +47,7 @@ PAIR = ["layer_from", "head_from", "layer", "head"]
 
 
 @dataclass(frozen=True, repr=False)
-class Study:
+class Study(Shown):
     """What was found, with its evidence. Losses in nats, logits natural; standard errors over sequences."""
 
     table: Any              # a row a head: every measure; verdict: list of words (`roles`)

@@ -11,6 +11,7 @@ from ..checkpoint import tokens
 from ..decimals import shortest
 from ..errors import ArgumentError
 from ..record import folder, run_record, to_csv, to_json, write_tensors, write_text
+from ..showing import shown
 from .attention import softmax_dtype
 from .forward import embed, layers, losses, qkv, refuse_overflow, unembed
 from .kernels import Grids, grid, patterns, scan
@@ -46,6 +47,17 @@ class Trace:
     def __repr__(self):
         kept = [name for name in TENSORS if getattr(self, name) is not None]
         return f"Trace({len(self.labels)} tokens, {' '.join(kept)}: {' '.join(self.labels[:12])})"
+
+    def _repr_html_(self):
+        import pandas as pd
+        tokens = token_table(self).drop(columns="token")
+        if self.logits is not None:
+            tokens["loss"] = [float("nan"), *self.losses.tolist()]
+        kept = [(name, str(list(tensor.shape)), str(tensor.dtype).removeprefix("torch."))
+                for name in TENSORS if (tensor := getattr(self, name)) is not None]
+        hint = "inspector.explore(trace) shows its attention, to touch" if len(kept) == len(TENSORS) else ""
+        return shown(f"Trace of {len(self.labels)} token{'' if len(self.labels) == 1 else 's'}",
+                     {"tokens": tokens, "tensors": pd.DataFrame(kept, columns=["name", "shape", "dtype"])}, hint)
 
     @property
     def losses(self):

@@ -10,6 +10,7 @@ import torch
 from ...checkpoint import tokens
 from ...errors import ArgumentError
 from ...record import run_record
+from ...showing import Shown
 from ..prompts import generator_of, longest_period
 from ..table import heads as measured_heads
 from .columns import copying, joins_of, matching, positional
@@ -25,7 +26,7 @@ PAIR_COLUMNS = (*(f"{kind}_composition" for kind in KINDS), "matching", "matchin
 
 
 @dataclass(frozen=True, repr=False)
-class Circuits:
+class Circuits(Shown):
     """What the weights say, a DataFrame for each thing that has rows.
 
     A ratio is `eigen.eigenvalue_ratio`: from -1 to 1, about 0 for random matrices, NaN where there is nothing to take it of.
