@@ -26,7 +26,7 @@ import inspector
 from inspector.checkpoint.source import find
 from scripts.benchmarks.measuring import Setting, as_markdown, machine
 
-SUBJECTS = ("scan", "grids", "cutting", "circuits", "start", "report", "opening")
+SUBJECTS = ("scan", "grids", "cutting", "circuits", "start", "report", "opening", "explorer")
 
 
 def random_gpt2(folder):

@@ -22,6 +22,11 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking",
 DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
+def browser_path():
+    """Where Chromium is, or None."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
 def opened(playwright, path, page):
     """(main-thread seconds, elements) of one page, opened in a fresh browser with a fresh profile."""
     browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
@@ -51,7 +56,7 @@ def drawn_ids(model, n):
 
 def measure(setting):
     """Yield a row a page: `seconds` is the main thread's task time as DevTools counts it (Performance.getMetrics)."""
-    path = next(filter(None, map(shutil.which, NAMES)), None)
+    path = browser_path()
     absent = missing("playwright") or (None if path else f"absent: Chromium, none of {', '.join(NAMES)} is on the PATH")
     task = "open a page of {} tokens (main-thread time)".format
     if absent:
