@@ -7,7 +7,7 @@ from importlib.resources import files
 from ..pages.explorer.page import module_names
 from ..pages.html import script_json
 
-LIVE = ("live.js", "asking.js", "changes.js", "repeating.js")
+LIVE = ("live.js", "asking.js", "changes.js", "repeating.js", "running.js")
 STYLES = ("report.css", "explorer.css", "live.css")
 SCRIPT, STYLE, HTML = "text/javascript; charset=utf-8", "text/css; charset=utf-8", "text/html; charset=utf-8"
 

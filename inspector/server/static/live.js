@@ -3,143 +3,158 @@
 import { make, select } from "inspector/dom.js";
 import { mount } from "inspector/explorer.js";
 import { plural } from "inspector/say.js";
-import { askPatiently, Refused } from "live/asking.js";
-import { changes } from "live/changes.js";
-import { repeating } from "live/repeating.js";
+import { changeBar, effects, fixed, meanLosses } from "live/changes.js";
+import { induction, repeatButtons } from "live/repeating.js";
+import { runner } from "live/running.js";
 
 const PAUSE = 350;      // milliseconds without a key before a text is computed
+const FIRST = "When Mary and John went to the store, John gave a drink to Mary. When Mary and John";
+
+/** Heads as 1.4. @param {any[]} rows with layer and head */
+const names = rows => rows.map(({ layer, head }) => `${layer}.${head}`);
 
 /** Fill the page. @param {HTMLElement} root @param {any} facts of GET /api/models */
-export function live(root, { models, limits }) {
-  const text = make("textarea", { rows: "3", "aria-label": "Text", spellcheck: "false", on: { input: () => { source = null; later(); } } });
-  const model = select("Model", () => { heads.clear(); edited.reset(); compute(); });
-  const bos = make("input", { type: "checkbox", on: { change: () => compute() } });
-  const bar = make("progress", { max: "1", hidden: true, "aria-label": "Progress" }), status = make("p", { class: "l-status", role: "status" });
-  const stop = make("button", { type: "button", hidden: true, on: { click: () => cancel("Cancelled.") } }, "Cancel");
-  const home = make("div", { class: "l-home" });
-  const edited = changes({ changed: () => compute(), open: head => explorer?.update({ heads: [head] }), asked: at => { position = at; compute(); } });
-  const induction = repeating({ repeat, undo: () => { source = null; edited.reset(); compute(); }, open: head => explorer?.update({ heads: [head] }),
-    cut: found => edited.set({ ...edited.edits, ...Object.fromEntries(found.map(head => [head, "mean"])) }) });
-  root.replaceChildren(make("form", { class: "l-form", on: { submit: event => event.preventDefault() } }, text,
-    make("div", { class: "x-switches" }, model.element, make("label", { class: "x-check" }, bos, "BOS first"), induction.buttons, bar, stop, status)), home);
-  const panels = make("div", { class: "l-panels" }, edited.element, induction.element);
-  model.set(models.map(each => [each.name, `${each.name} (${each.n_layer} × ${each.n_head} heads, ${each.dtype})`]), models[0].name);
+export function live(root, { models }) {
+  const text = make("textarea", { rows: "3", "aria-label": "Text", spellcheck: "false", on: { input: typed } });
+  const model = select("Model", () => { edited.reset(); anew(); });
+  const bos = make("input", { type: "checkbox", on: { change: anew } });
+  const work = runner(root, compute), edited = changeBar(compute), repeats = repeatButtons(repeat);
+  const repeated = make("section", { class: "l-repeat l-own", "aria-label": "Induction", hidden: true });
+  let home = make("div", { class: "l-home" });
+  root.replaceChildren(make("form", { class: "l-form l-own", on: { submit: event => event.preventDefault() } }, text,
+    make("div", { class: "x-switches" }, model.element, make("label", { class: "x-check" }, bos, "BOS first"),
+      repeats.element, ...work.elements)), repeated, edited.element, home);
 
-  let explorer = null, abort = null, timer = 0, source = null, position = -1, told = "";
-  /** Induction heads of the models asked so far. @type {Map<string, Promise<string[]>>} */
-  const heads = new Map();
+  /** The explorer on the page, and what it is about. */
+  let explorer = null, shown = "", timer = 0;
+  /** How tokens are repeated: text, random or null; which random ones; the position after which the next token is asked. */
+  let how = null, seed = -1, position = -1;
+  /** The induction heads of the models asked so far. @type {Map<string, string[]>} */
+  const known = new Map();
+  const open = head => explorer.update({ heads: [head] });
 
-  /** What the requests are about: the text, or ids that stand in for it. */
-  const subject = () => ({ model: model.list.value, ...source ? { ids: source } : { text: text.value }, bos: source ? false : bos.checked });
-
-  function later() {
+  function typed() {
+    if (how) edited.reset();        // they were changes of the repeated tokens' run
+    [how, position] = [null, -1];
+    work.stop("pausing", "…");
     clearTimeout(timer);
-    cancel("");
-    timer = setTimeout(() => { edited.reset(); position = -1; compute(); }, PAUSE);
+    timer = setTimeout(compute, PAUSE);
   }
 
-  function cancel(line) {
-    abort?.abort();
-    abort = null;
-    bar.hidden = stop.hidden = true;
-    if (line) status.textContent = line;
+  function anew() {
+    position = -1;
+    return compute();
   }
 
-  /** Run one question with the page's progress bar; what it raises is told, and null given. @template T
-   *  @param {(signal: AbortSignal, progress: any) => Promise<T>} work @returns {Promise<T|null>} */
-  async function run(work) {
-    clearTimeout(timer);
-    cancel("");
-    const mine = abort = new AbortController();
-    stop.hidden = bar.hidden = false;
-    bar.removeAttribute("value");
-    status.textContent = "Computing …";
-    root.dataset.state = "computing";
-    try {
-      return await work(mine.signal, (done, total, what) => {
-        if (total) bar.value = done / total;
-        status.textContent = `${what} ${done}${total ? ` of ${total}` : ""} …`;
-      });
-    } catch (error) {
-      if (error.name === "AbortError") return null;
-      if (!(error instanceof Refused)) throw error;
-      status.textContent = error.message;
-      root.dataset.state = "refused";
-      return null;
-    } finally {
-      if (abort === mine) {
-        abort = null;
-        bar.hidden = stop.hidden = true;
-      }
+  /** @param {string|null} way text, random, or null: the text itself */
+  function repeat(way) {
+    how = way;
+    if (way === "random") seed++;
+    edited.reset();
+    return anew();
+  }
+
+  /** What the page is about: a text, or ids in its place. */
+  async function subjectOf(ask) {
+    const all = { model: model.list.value, bos: bos.checked };
+    if (!how) return { ...all, text: text.value };
+    const { ids } = await ask("ids", { ...all, repeat: how, ...how === "text" ? { text: text.value } : { seed } });
+    return { model: all.model, ids };
+  }
+
+  /** The heads with the verdict induction, the highest score first; a model is asked once. */
+  async function inductionHeads(ask, name) {
+    if (!known.has(name)) {
+      const { rows } = await ask("heads", { model: name });
+      const inducing = rows.filter(row => row.verdict.includes("induction"));
+      known.set(name, names(inducing.sort((a, b) => b.induction - a.induction)));
     }
+    return known.get(name);
   }
 
   async function compute() {
-    if (!source && !text.value) return empty();
-    const edits = edited.edits, any = Object.keys(edits).length > 0, repeated = source !== null;
-    const found = await run(async (signal, progress) => {
-      const asked = subject();
-      const bundle = await askPatiently("explore", { ...asked, edits }, signal, progress);
-      const effect = any || repeated ? await askPatiently("intervene", { ...asked, edits, position }, signal, progress) : null;
-      const named = repeated ? await inductionHeads(asked.model, signal, progress) : [];
-      return { bundle, effect, named };
+    clearTimeout(timer);
+    repeats.show(how);
+    if (!text.value && how !== "random") return empty();
+    const about = JSON.stringify([model.list.value, bos.checked, how, how === "random" ? seed : text.value]);
+    const { edits } = edited, changed = Object.keys(edits);
+    const answer = await work.run(async ask => {
+      const subject = await subjectOf(ask), bundle = await ask("explore", { ...subject, edits });
+      const effect = how || changed.length ? await ask("intervene", { ...subject, edits, position }) : null;
+      const heads = how ? await inductionHeads(ask, subject.model) : [];
+      const middle = changed.length ? make("div", {}) : null;
+      const next = hidden(bundle, stateFor(bundle, about, changed, heads), middle);
+      await next.explorer.drawn;
+      return { subject, bundle, effect, heads, middle, next };
     });
-    if (!found) return;
-    show(found, edits, repeated);
+    if (!answer) return undefined;
+    const { subject, bundle: { texts: [{ n, labels }] }, effect, heads, middle, next } = answer;
+    swap(next, about);
+    if (middle) fill(middle, subject, edits, effect, labels);
+    const acts = { open, off: () => edited.add(heads, "mean"), on: () => edited.remove(heads) };
+    const focused = repeated.contains(document.activeElement);
+    repeated.hidden = !how;
+    repeated.replaceChildren(...how ? induction(effect.copies, heads, changed, acts) : []);
+    if (focused) repeated.querySelector(".l-turn")?.focus();
+    const [before, after] = changed.length ? meanLosses(effect.tokens) : [];
+    return work.say("done", `${plural(n, "token")}${how ? ", repeated" : ""}.`
+      + (changed.length ? ` Mean loss ${fixed(before)} → ${fixed(after)}.` : ""));
   }
 
-  /** The heads with the verdict induction, highest score first; asked once a model. */
-  function inductionHeads(name, signal, progress) {
-    if (!heads.has(name)) {
-      const asked = askPatiently("heads", { model: name }, signal, progress).then(({ rows }) => rows.filter(row => row.verdict.includes("induction"))
-        .sort((a, b) => b.induction - a.induction).map(row => `${row.layer}.${row.head}`));
-      heads.set(name, asked);
-      asked.catch(() => heads.delete(name));
-    }
-    return heads.get(name);
+  /** What to look at: as before while the text is the same; else the last token, of the stripe where tokens are repeated. */
+  function stateFor(bundle, about, changed, heads) {
+    const old = explorer?.state ?? {}, beside = old.other?.startsWith("t") ? "" : old.other;
+    const state = { ...old, text: changed.length ? old.text : 0, other: beside || (changed.length ? "t1" : "") };
+    if (about !== shown) Object.assign(state, { text: 0, query: null, key: -1, locked: false });
+    if (about !== shown && heads.length) state.heads = [heads[0]];
+    return { ...state, twin: state.query ?? bundle.texts[0].n - 1 };
   }
 
-  function show({ bundle, effect, named }, edits, repeated) {
-    const any = Object.keys(edits).length > 0, old = explorer?.state, before = told;
-    told = JSON.stringify([subject(), repeated]);
-    const state = { ...old, text: 0, other: any ? (old?.other.startsWith("t") || !old?.other ? "t1" : old.other) : old?.other.startsWith("t") ? "" : old?.other ?? "" };
-    if (told !== before) Object.assign(state, { query: null, key: -1, locked: false });
-    if (repeated && told !== before && named.length) state.heads = [named[0]];
-    state.twin = state.query ?? bundle.texts[0].n - 1;
+  /** An explorer that is not on the page yet. */
+  function hidden(bundle, state, middle) {
+    const place = make("div", { class: "l-home" });
+    let query = state.twin;
+    const made = mount(place, bundle, { state, middle, changed: now => {
+      edited.about(now.heads);
+      if (now.query !== query) made.update({ twin: query = now.query });      // the changed run is of the same text
+    } });
+    return { place, explorer: made };
+  }
+
+  /** Put an explorer, drawn before, in the place of the one on the page: nothing flickers, nothing jumps. */
+  function swap(next, about) {
+    home.replaceWith(next.place);
     explorer?.remove();
-    explorer = mount(home, bundle, { state, middle: panels, changed: now => edited.about(now.heads) });
+    [home, explorer, shown] = [next.place, next.explorer, about];
     window.explorer = explorer;
     edited.about(explorer.state.heads);
-    edited.render(any ? effect : null, bundle.texts[0].labels);
-    induction.mode(repeated);
-    if (repeated) induction.render(effect.copies, named, Object.keys(edits));
-    status.textContent = `${plural(bundle.texts[0].n, "token")}${repeated ? ", repeated" : ""}.`;
-    root.dataset.state = "done";
-    root.dataset.shown = told;
+  }
+
+  /** What the changes did, and again when the next token after another position is asked for. */
+  function fill(middle, subject, edits, effect, labels) {
+    const asked = async at => {
+      position = at;
+      const other = await work.run(ask => ask("intervene", { ...subject, edits, position }));
+      if (!other) return;
+      const focused = middle.contains(document.activeElement);
+      fill(middle, subject, edits, other, labels);
+      if (focused) middle.querySelector("select").focus();
+      work.say("done", `The next token after position ${other.position}.`);
+    };
+    middle.replaceChildren(effects(effect, labels, { open, asked }));
   }
 
   function empty() {
-    cancel("Type or paste a text.");
+    work.stop("empty", "Type or paste a text.");
     explorer?.remove();
-    explorer = null;
-    edited.reset();
-    root.dataset.state = "empty";
+    [explorer, shown, window.explorer] = [null, "", null];
+    edited.about([]);
+    repeated.hidden = true;
   }
 
-  /** @param {string} how text or random */
-  async function repeat(how) {
-    const asked = how === "text" ? { model: model.list.value, text: text.value, bos: bos.checked, repeat: how } : { model: model.list.value, bos: bos.checked, repeat: how, seed: seed++ };
-    const found = await run((signal, progress) => askPatiently("ids", asked, signal, progress));
-    if (!found) return;
-    source = found.ids;
-    position = -1;
-    edited.reset();
-    await compute();
-  }
-  let seed = 0;
-
-  text.value = "When Mary and John went to the store, John gave a drink to Mary. When Mary and John";
-  text.maxLength = limits.max_body;
+  model.set(models.map(({ name, n_layer, n_head, dtype }) => [name, `${name} (${n_layer} × ${n_head} heads, ${dtype})`]),
+    models[0].name);
+  text.value = FIRST;
   compute();
 }
 

@@ -1,37 +1,50 @@
-// Induction in one click: the text's tokens twice, or random ones; the loss of the second half, with and without the heads found.
+// Induction in one click: the text's tokens twice, or random ones; the loss of each half, with and without the heads found.
 
+import { fixed, table } from "live/changes.js";
 import { make } from "inspector/dom.js";
 import { plural, signed } from "inspector/say.js";
 
-/**
- * @param {{repeat: (how: string) => void, undo: () => void, cut: (heads: string[]) => void, open: (head: string) => void}} acts
- */
-export function repeating({ repeat, undo, cut, open }) {
-  const twice = make("button", { type: "button", on: { click: () => repeat("text") } }, "Repeat this text");
-  const random = make("button", { type: "button", on: { click: () => repeat("random") } }, "Repeat random tokens");
-  const back = make("button", { type: "button", hidden: true, on: { click: undo } }, "Back to the text");
-  const results = make("div", { class: "l-results", "aria-live": "polite" });
-  const element = make("section", { class: "l-repeat", "aria-label": "Induction" }, make("h2", {}, "Induction"),
-    make("p", { class: "note" }, "Tokens that come a second time can be foretold by an induction head: it looks for what followed the last time. Its grid shows a stripe, the second half costs less, and without the heads found it costs more again. “Repeat this text”, above, shows it in one click."), results);
+/** The buttons. @param {(how: string|null) => void} repeat text, random, or null: back to the text */
+export function repeatButtons(repeat) {
+  const button = (how, label, title = null) =>
+    make("button", { type: "button", title, on: { click: () => repeat(how) } }, label);
+  const twice = button("text", "Repeat this text", "This text's tokens, twice.");
+  const random = button("random", "Repeat random tokens", "Random tokens, twice: only that they repeat can be foretold.");
+  const back = button(null, "Back to the text");
   return {
-    element,
-    buttons: make("span", { class: "l-buttons", role: "group", "aria-label": "Induction in one click" }, twice, random, back),
-    /** Whether ids stand in for the text. @param {boolean} repeated */
-    mode(repeated) {
-      back.hidden = !repeated;
-      if (!repeated) results.replaceChildren();
-    },
-    /** @param {any[]} copies rows of Intervention.copies @param {string[]} found the induction heads, best first @param {string[]} off those turned off */
-    render(copies, found, off) {
-      const changed = off.length > 0, rows = copies.map(row => make("tr", {}, make("th", { scope: "row" }, row.copy === 1 ? "first half" : copies.length === 2 ? "second half" : `copy ${row.copy}`),
-        make("td", { class: "l-copy-before" }, row.loss_before.toFixed(3)), ...changed ? [make("td", { class: "l-copy-after" }, row.loss_after.toFixed(3)), make("td", {}, signed(row.change, 3))] : []));
-      const names = found.map(head => make("button", { type: "button", class: "x-chip", on: { click: () => open(head) } }, head));
-      const all = found.length > 0 && found.every(head => off.includes(head));
-      results.replaceChildren(
-        make("table", { class: "x-table l-copies" }, make("caption", {}, "Mean loss, nats a token"), make("thead", {}, make("tr", {}, ...["", changed ? "as it is" : "loss", ...changed ? ["changed", "change"] : []].map(head => make("th", { scope: "col" }, head)))),
-          make("tbody", {}, ...rows)),
-        make("p", {}, found.length ? `${plural(found.length, "induction head")} found on repeated random tokens: ` : "No induction head was found on repeated random tokens.", ...names.flatMap(name => [name, " "])),
-        ...found.length ? [make("button", { type: "button", class: "l-cut", disabled: all, on: { click: () => cut(found) } }, all ? "They are off" : "Turn them off")] : []);
+    element: make("span", { class: "l-buttons", role: "group", "aria-label": "Induction in one click" },
+      twice, random, back),
+    /** @param {string|null} how */
+    show(how) {
+      twice.setAttribute("aria-pressed", String(how === "text"));
+      random.setAttribute("aria-pressed", String(how === "random"));
+      if (back === document.activeElement && !how) twice.focus();
+      back.hidden = !how;
     },
   };
+}
+
+/** What a copy of the block is called. @param {any} row of Intervention.copies @param {number} all how many there are */
+const called = (row, all) => all > 2 ? `copy ${row.copy}` : row.copy === 1 ? "first half" : "second half";
+
+/**
+ * What is seen on repeated tokens.
+ * @param {any[]} copies rows of Intervention.copies @param {string[]} found the induction heads, best first
+ * @param {string[]} changed the heads that are changed
+ * @param {{open: (head: string) => void, off: () => void, on: () => void}} acts off, on: turn those found off, and on again
+ */
+export function induction(copies, found, changed, { open, off, on }) {
+  const any = changed.length > 0, allOff = found.every(head => changed.includes(head));
+  const losses = table("Mean loss, nats a token", ["", any ? "as it is" : "loss", ...any ? ["changed", "change"] : []],
+    copies.map(row => [called(row, copies.length), fixed(row.loss_before, 3),
+      ...any ? [fixed(row.loss_after, 3), signed(row.change, 3)] : []]));
+  const button = (label, click, name) => make("button", { type: "button", class: name, on: { click } }, label);
+  const named = found.map(head => button(head, () => open(head), "x-chip"));
+  const turn = allOff ? button("Turn them on again", on, "l-turn") : button("Turn them off", off, "l-turn");
+  const note = "What comes a second time can be foretold by an induction head: it looks at what followed the last time. "
+    + "Its grid shows a stripe, the second half costs less, and without the heads found it costs more again.";
+  const line = !found.length ? ["No induction head was found on repeated random tokens."]
+    : [`${plural(found.length, "induction head")} found on repeated random tokens: `, ...named, turn];
+  return [make("h2", {}, "Induction"), make("div", { class: "l-columns" }, losses,
+    make("div", {}, make("p", { class: "note" }, note), make("p", { class: "l-buttons" }, ...line)))];
 }
