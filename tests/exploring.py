@@ -1,6 +1,7 @@
 """Explorer pages for the tests of the browser: made, opened, waited for and read."""
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 
@@ -36,6 +37,25 @@ def save_page(path, traces, *, repeats=None, **options):
     stored = bundle(traces, tables, repeats=repeats, **options)
     path.write_text(explorer_page(stored, page_facts(traces[0])), encoding="utf-8")
     return path
+
+
+@dataclass(frozen=True)
+class TwoTexts:
+    """A page of two texts, the second shorter, and what it was made from."""
+
+    model: object
+    traces: list
+    repeats: object         # the table of heads on repeated random tokens
+    path: object
+
+
+def two_texts(folder):
+    """The demo model on two texts of 40 and 18 tokens that begin alike and part at position 8."""
+    model = inspector.load("demo")
+    ids = demo_ids(model, 40)
+    traces = [inspector.trace(model, ids=ids), inspector.trace(model, ids=[*ids[:8], *ids[20:30]])]
+    repeats = inspector.heads(model, n_sequences=4)
+    return TwoTexts(model, traces, repeats, save_page(folder / "explorer.html", traces, repeats=repeats))
 
 
 @contextmanager

@@ -67,7 +67,7 @@ def test_the_worked_examples_of_the_textbooks(browser, made):
     assert math.isnan(found["masked"][1])
 
 
-# -- the numbers of a head, as they are shown -----------------------------------------------------------------------------
+# -- the numbers of a head, as they are shown --------------------------------------------------------------------------
 
 NUMBER = r"[+−-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 

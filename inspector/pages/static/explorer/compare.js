@@ -2,8 +2,9 @@
 
 import { make, select } from "inspector/dom.js";
 import { plot } from "inspector/plot.js";
-import { bare, plural, signed } from "inspector/say.js";
+import { bare, minus, plural, signed } from "inspector/say.js";
 import { otherText } from "inspector/state.js";
+import { valueWords } from "inspector/words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -17,32 +18,33 @@ function drawn(tag, attributes, text) {
 
 /** Cosines by layer as a line, with their numbers. @param {ArrayLike<number>} values */
 function chart(values) {
-  const width = 520, height = 190, left = 34, bottom = 34, top = 16, last = values.length - 1;
-  const low = Math.min(0, ...values), x = i => left + (width - left - 24) * (last ? i / last : 0), y = v => top + (height - top - bottom) * (1 - (v - low) / (1 - low));
+  const width = 520, height = 190, left = 34, bottom = 46, top = 18, last = values.length - 1;
+  const low = Math.min(0, ...values), x = i => left + 24 + (width - left - 48) * (last ? i / last : 0), y = v => top + (height - top - bottom) * (1 - (v - low) / (1 - low));
   const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, class: "x-chart", role: "img",
     "aria-label": `Cosine by layer: ${Array.from(values, (v, i) => `${i === 0 ? "embedding" : i === last ? "end" : `layer ${i}`} ${signed(v)}`).join(", ")}` });
-  for (const tick of low < 0 ? [low, 0, 1] : [0, 0.5, 1]) {
-    svg.append(drawn("line", { x1: left, x2: width - 24, y1: y(tick), y2: y(tick), class: "x-tick" }), drawn("text", { x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, tick.toFixed(1)));
+  for (const tick of low < -0.25 ? [low, 0, 1] : [0, 0.5, 1]) {
+    svg.append(drawn("line", { x1: left, x2: width - 24, y1: y(tick), y2: y(tick), class: "x-tick" }), drawn("text", { x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, minus(tick.toFixed(1))));
   }
   svg.append(drawn("polyline", { points: Array.from(values, (v, i) => `${x(i)},${y(v)}`).join(" ") }));
   const every = Math.ceil(values.length / 14);
   Array.from(values, (v, i) => {
     svg.append(drawn("circle", { cx: x(i), cy: y(v), r: 3.5 }));
     if (i % every === 0 || i === last) {
-      svg.append(drawn("text", { x: x(i), y: y(v) - 8, "text-anchor": "middle", class: "x-number" }, v.toFixed(2)),
-        drawn("text", { x: x(i), y: height - 14, "text-anchor": "middle" }, i === 0 ? "emb" : i === last ? "end" : String(i)));
+      svg.append(drawn("text", { x: x(i), y: y(v) - 8, "text-anchor": "middle", class: "x-number" }, minus(v.toFixed(2))),
+        drawn("text", { x: x(i), y: height - 26, "text-anchor": "middle" }, i === 0 ? "emb" : i === last ? "end" : String(i)));
     }
   });
-  svg.append(drawn("text", { x: (left + width) / 2, y: height - 1, "text-anchor": "middle" }, "what the layer reads"));
+  svg.append(drawn("text", { x: (left + width) / 2, y: height - 5, "text-anchor": "middle" }, "what the layer reads"));
   return svg;
 }
 
 /** @param {any} context */
-export function compare({ bundle, update }) {
+export function compare({ bundle, update, pick }) {
   const other = select("Beside it", value => update({ other: value, twin: -1 }));
   const twin = select("Token there", value => update({ twin: Number(value) }));
-  const pick = (query, key) => update({ twin: query });
-  const beside = plot("The other grid", pick, value => value.toFixed(4)), between = plot("The difference", () => {}, value => signed(value, 4));
+  let last = null;
+  const chosen = (query, key) => otherText(last.state) < 0 ? pick(query, key) : update({ twin: query });
+  const beside = plot("The other grid", chosen, value => valueWords(last, value)), between = plot("The difference", () => {}, value => signed(value, 4));
   const note = make("p", { class: "note" }), line = make("div", { class: "x-cosines" });
   const element = make("section", { class: "x-compare", "aria-label": "Compare" }, make("h2", {}, "Compare"),
     make("div", { class: "x-switches" }, other.element, twin.element), note, make("div", { class: "x-pair" }, beside.element, between.element), line);
@@ -58,6 +60,7 @@ export function compare({ bundle, update }) {
     element,
     /** @param {any} view */
     render(view) {
+      last = view;
       const { state, colours, beside: shown } = view, text = bundle.texts[state.text], b = otherText(state);
       const options = [["", "nothing"], ...bundle.texts.map((each, i) => [`t${i}`, each.name ?? `text ${i + 1}: ${each.title.slice(0, 40)}`, "the same head on another text"])
         .filter(([value]) => value !== `t${state.text}`), ...Object.keys(text.heads).map(head => [head, bundle.verdicts[head] ? `${head} ${bundle.verdicts[head]}` : head, "another head"])];

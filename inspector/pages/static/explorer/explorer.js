@@ -78,15 +78,17 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
     render();
   }
 
-  const context = { bundle, store, update, peek, uid, linked };
-  const grid = plot("Attention", (query, key) => update(state.way === "from" ? { query, key, locked: true } : { query: key, key: query, locked: true }),
-    value => valueWords(last, value));
+  /** A cell was chosen. @param {number} i its query @param {number} j its key */
+  const pick = (i, j) => update(state.way === "from" ? { query: i, key: j, locked: true } : { query: j, key: i, locked: true });
+
+  const context = { bundle, store, update, peek, pick, uid, linked };
+  const grid = plot("Attention", pick, value => valueWords(last, value));
   const parts = { wall: wall(context), words: words(context), controls: controls(context), row: row(context), moves: moves(context),
     compare: compare(context), save: save(context) };
   const heading = make("h2", { class: "x-head", "aria-live": "polite" });
   const texts = make("div", { class: "x-texts", role: "group", "aria-label": "Texts" });
   const caveat = make("p", { class: "note x-caveat" }, "A grid says where a head drew from, not what it did with it. ",
-    make("a", { href: "https://aclanthology.org/N19-1357/", rel: "noreferrer" }, "Jain and Wallace 2019"), ", ", make("a", { href: "https://aclanthology.org/D19-1002/", rel: "noreferrer" }, "Wiegreffe and Pinter 2019"), ".");
+    make("a", { href: "https://aclanthology.org/N19-1357/", target: "_blank", rel: "noreferrer" }, "Jain and Wallace 2019"), ", ", make("a", { href: "https://aclanthology.org/D19-1002/", target: "_blank", rel: "noreferrer" }, "Wiegreffe and Pinter 2019"), ".");
   const open = make("section", { class: "x-main", "aria-label": "One head" },
     make("div", { class: "x-bar" }, heading, parts.save.element), texts, parts.words.element,
     parts.controls.element, make("div", { class: "x-cols" }, make("div", {}, grid.element, caveat), parts.row.element));

@@ -24,7 +24,7 @@ export function plot(name, pick, say) {
   const title = make("p", { class: "x-title" });
   const sheet = make("div", { class: "x-sheet" }, canvas, cells);
   const bar = legend(), element = make("figure", { class: "x-plot" }, title, sheet, readout, bar.element);
-  let grid = null, colours = null, row = 0, column = 0, gutter = 0, side = 0, query = -1;
+  let grid = null, colours = null, row = 0, column = 0, gutter = 0, side = 0, drawn = 0, query = -1;
 
   function show(i, j) {
     row = Math.max(0, Math.min(grid.n - 1, i));
@@ -68,18 +68,19 @@ export function plot(name, pick, say) {
   function redraw() {
     const width = sheet.clientWidth;
     if (!grid || !width) return;
+    drawn = width;
     const ratio = window.devicePixelRatio || 1, context = canvas.getContext("2d");
     gutter = gutterOf(context, grid.labels, width * 0.8, width * 0.24);
     side = width - gutter - 1;
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round((side + gutter + 2) * ratio);
-    canvas.style.height = `${side + gutter + 2}px`;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     draw(context, grid, colours, { side, gutter, ratio, query, ...inks(element) });
     Object.assign(cells.style, { left: `${gutter}px`, top: `${gutter}px`, width: `${side}px`, height: `${side}px` });
   }
 
-  new ResizeObserver(redraw).observe(sheet);
+  // In the next frame, and for a new width alone: drawing changes the height, and must not call itself.
+  new ResizeObserver(() => requestAnimationFrame(() => { if (sheet.clientWidth !== drawn) redraw(); })).observe(sheet);
   return {
     element,
     /** @param {import("inspector/drawing.js").Grid} next @param {any} theme @param {number} asked the query, -1 for none */

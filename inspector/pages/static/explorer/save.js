@@ -98,27 +98,34 @@ export async function svg(view, bundle, element) {
 /** The cells of the open row or of the whole grid. @param {any} view @param {any} bundle @param {boolean} whole */
 export function cells({ state, grid, query, exactRow, values }, bundle, whole) {
   const { labels } = bundle.texts[state.text], n = grid.n, rows = [], from = state.way === "from";
-  const name = { pattern: "weight", scores: "score", values: "value_weighted" }[state.shown];
+  const name = { pattern: "weight", scores: "score", values: "value_weighted" }[state.shown], one = state.heads.length === 1;
+  const [who, whose] = one ? [["layer", "head"], state.heads[0].split(".").map(Number)] : [["heads", "merge"], [state.heads.join(" "), state.merge]];
   for (let i = 0; i < n; i++) {
     for (let j = 0; j <= i; j++) {
       if (!whole && (from ? i : j) !== query) continue;
       const value = !whole && exactRow ? exact(exactRow[from ? j : i], bundle.dtype) : grid.values[i * n + j].toPrecision(9);
-      rows.push([state.heads.join(" "), i, j, labels[i], labels[j], Number(value)]);
+      rows.push([...whose, i, j, labels[i], labels[j], Number(value)]);
     }
   }
-  return csv([["head", "query", "key", "query_token", "key_token", name], ...rows]);
+  return csv([[...who, "query", "key", "query_token", "key_token", name], ...rows]);
+}
+
+/** A file's name for a view, without its end: L1H5_pattern, and what is not as the model runs. @param {any} state */
+export function stem(state) {
+  const heads = state.heads.length > 4 ? `${state.heads.length}_heads` : state.heads.map(head => `L${head.replace(".", "H")}`).join("_");
+  return [heads, state.shown, state.beta !== 1 && `sharpness_${significant(state.beta)}`, !state.first && "without_first", !state.self && "without_self"]
+    .filter(Boolean).join("_");
 }
 
 /** @param {any} context */
 export function save({ bundle, linked }) {
   let view = null;
   const status = make("span", { class: "x-said", role: "status" });
-  const stem = () => `${view.state.heads.join("_")}_${view.state.shown}`;
   const kinds = {
-    PNG: async () => download(`${stem()}.png`, await new Promise(done => picture(view, bundle, element).toBlob(done))),
-    SVG: async () => download(`${stem()}.svg`, new Blob([await svg(view, bundle, element)], { type: "image/svg+xml" })),
-    "Row as CSV": () => download(`${stem()}_${view.query}.csv`, new Blob([cells(view, bundle, false)], { type: "text/csv" })),
-    "Grid as CSV": () => download(`${stem()}.csv`, new Blob([cells(view, bundle, true)], { type: "text/csv" })),
+    PNG: async () => download(`${stem(view.state)}.png`, await new Promise(done => picture(view, bundle, element).toBlob(done))),
+    SVG: async () => download(`${stem(view.state)}.svg`, new Blob([await svg(view, bundle, element)], { type: "image/svg+xml" })),
+    "Row as CSV": () => download(`${stem(view.state)}_${view.state.way}_${view.query}.csv`, new Blob([cells(view, bundle, false)], { type: "text/csv" })),
+    "Grid as CSV": () => download(`${stem(view.state)}.csv`, new Blob([cells(view, bundle, true)], { type: "text/csv" })),
   };
   const link = make("a", { class: "x-link" }, "Link to this view");
   link.addEventListener("click", async event => {

@@ -1,7 +1,7 @@
 // Numbers and tokens in words, as on the report's other pages (see words.py).
 
 /** A true minus sign. @param {string} text */
-const minus = text => text.replace("-", "−");
+export const minus = text => text.replace("-", "−");
 
 /** A number 0..1; 0 and 1 are said of no other: else <0.01 and >0.99. A dash where there is none.
  *  @param {number} value @param {number} [digits] */
@@ -31,8 +31,9 @@ export function exact(value, dtype) {
 
 /** An error bound, rounded up to one digit: 2e-4. @param {number} value */
 export function bound(value) {
+  if (value === 0) return "0";
   const text = value.toExponential(0), half = 0.5 * 10 ** Math.floor(Math.log10(value));
-  return value > 0 && Number(text) < value ? (value + half).toExponential(0) : text;
+  return Number(text) < value ? (value + half).toExponential(0) : text;
 }
 
 /** A label without the mark of its leading space, where anything else is left. @param {string} label */

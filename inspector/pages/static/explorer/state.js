@@ -50,7 +50,8 @@ export function valid(asked, bundle) {
   if (!known) state.order = "layer";
   if (!Object.hasOwn(text.heads, state.other) && !(/^t\d+$/.test(state.other) && otherText(state) !== state.text
       && otherText(state) < bundle.texts.length)) state.other = "";
-  const beside = state.other.startsWith("t") ? bundle.texts[otherText(state)] : text;
+  if (otherText(state) >= 0) state.other = `t${otherText(state)}`;        // t01 is t1
+  const beside = otherText(state) >= 0 ? bundle.texts[otherText(state)] : text;
   state.twin = within(state.twin, 0, beside.n - 1);
   return state;
 }

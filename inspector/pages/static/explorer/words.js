@@ -74,7 +74,7 @@ export function words({ bundle, update, peek }) {
       buttons.forEach((button, place) => {
         const value = values[place], masked = Number.isNaN(value), part = masked || !now.largest ? 0 : value / now.largest;
         button.style.setProperty("--shade", masked ? "transparent" : colours.css(part, now.scale));
-        button.classList.toggle("x-strong", !masked && colours.strong(part, now.scale));
+        button.style.setProperty("--on", masked ? "inherit" : colours.over(part, now.scale));
         button.classList.toggle("x-masked", masked);
         button.classList.toggle("x-query", place === query);
         button.classList.toggle("x-key", place === now.key);
