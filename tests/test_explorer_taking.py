@@ -90,7 +90,7 @@ def test_a_head_on_two_texts_and_the_cosines_of_a_token_s_streams(page, made):
     settle(page, heads=["1.1"], query=39, locked=True)
     page.get_by_label("Beside it").select_option("t1")
     settle(page)
-    assert page.locator(".x-pair .x-title").first.inner_text() == "1.1 pattern on the other text"
+    assert page.locator(".x-pair .x-title").first.inner_text() == "1.1 pattern, text 2"
     n, below = 18, torch.ones(18, 18).tril().bool()
     found = numbers(page, "explorer.view.beside.difference.values").view(n, n)
     want = two.pattern[1, 1].double() - one.pattern[1, 1, :n, :n].double()
