@@ -59,19 +59,19 @@ def test_two_heads_stand_side_by_side_with_their_difference(page, made):
     assert page.locator(".x-pair .x-plot:visible").count() == 0
     page.get_by_label("Beside it").select_option("3.2")
     settle(page)
-    assert page.locator(".x-pair .x-plot .x-title").all_inner_texts() == ["3.2 pattern", "Difference"]
+    assert page.locator(".x-pair .x-plot .x-title").all_inner_texts() == ["1.1 pattern", "3.2 pattern", "Difference"]
     mine, other = (made.traces[0].pattern[layer, head].double() for layer, head in ((1, 1), (3, 2)))
     below = torch.ones(40, 40).tril().bool()
     found = numbers(page, "explorer.view.beside.difference.values").view(40, 40)
     torch.testing.assert_close(found[below], (other - mine)[below], rtol=0, atol=2e-3)
     assert found[~below].isnan().all()
     for plot, want in ((0, other[30, 7]), (1, (other - mine)[30, 7])):
-        cells = page.locator(".x-pair .x-cells").nth(plot)
+        cells = page.locator(".x-pair .x-cells").nth(1 + plot)
         box = cells.bounding_box()
         cells.hover(position={"x": 7.5 / 40 * box["width"], "y": 30.5 / 40 * box["height"]})
-        read = page.locator(".x-pair .x-plot").nth(plot).locator(".x-readout b").text_content()
+        read = page.locator(".x-pair .x-plot").nth(1 + plot).locator(".x-readout b").text_content()
         assert float(read.replace("−", "-").strip("<>+")) == pytest.approx(float(want), abs=2e-3)
-    page.locator(".x-pair .x-cells").first.click(position={"x": 3.5 / 40 * box["width"], "y": 20.5 / 40 * box["height"]})
+    page.locator(".x-pair .x-cells").nth(1).click(position={"x": 3.5 / 40 * box["width"], "y": 20.5 / 40 * box["height"]})
     settle(page)
     assert [state(page)[name] for name in ("query", "key", "locked")] == [20, 3, True]
     page.get_by_role("radio", name="scores", exact=True).check()
@@ -90,7 +90,7 @@ def test_a_head_on_two_texts_and_the_cosines_of_a_token_s_streams(page, made):
     settle(page, heads=["1.1"], query=39, locked=True)
     page.get_by_label("Beside it").select_option("t1")
     settle(page)
-    assert page.locator(".x-pair .x-title").first.inner_text() == "1.1 pattern, text 2"
+    assert page.locator(".x-pair .x-title").nth(1).inner_text() == "1.1 pattern, text 2"
     n, below = 18, torch.ones(18, 18).tril().bool()
     found = numbers(page, "explorer.view.beside.difference.values").view(n, n)
     want = two.pattern[1, 1].double() - one.pattern[1, 1, :n, :n].double()
@@ -126,7 +126,7 @@ def test_the_same_token_is_found_in_the_other_text(page, made):
     page.get_by_label("Beside it").select_option("t1")
     settle(page)
     assert state(page)["twin"] == labels[1].index(labels[0][query])
-    cells = page.locator(".x-pair .x-cells").first
+    cells = page.locator(".x-pair .x-cells").nth(1)
     box = cells.bounding_box()
     cells.click(position={"x": 2.5 / 18 * box["width"], "y": 9.5 / 18 * box["height"]})
     settle(page)

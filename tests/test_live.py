@@ -484,7 +484,7 @@ def test_a_head_that_is_turned_off_changes_what_intervene_says(browser, site, lo
         found = check_effects(page, loaded["demo"], {"1.3": "zero"})
         after = [row["loss_after"] for row in found["tokens"][1:]]
         assert status(page).endswith(f"→ {np.mean(after):.4f}.")
-        click(page, "Turn off, mean")
+        click(page, "Replace by its mean")
         check_effects(page, loaded["demo"], {"1.3": "mean"})
         page.get_by_label("Factor of the scores").fill("0.5")
         page.keyboard.press("Enter")
@@ -505,7 +505,7 @@ def test_several_heads_are_changed_and_undone_one_by_one_and_all(browser, site, 
         click(page, "Scores ×")
         check_effects(page, loaded["demo"], {"1.3": "zero", "1.1": "zero", "0.4": 3})
         chips = page.locator(".l-chips button").all_text_contents()
-        assert chips == ["1.3 off ×", "1.1 off ×", "0.4 scores × 3 ×", "All as they were"]
+        assert chips == ["1.3 off ✕", "1.1 off ✕", "0.4 scores × 3 ✕", "All as they were"]
         click(page, "1.1 off: undo")
         check_effects(page, loaded["demo"], {"1.3": "zero", "0.4": 3})
         click(page, "All as they were")
@@ -522,7 +522,7 @@ def test_a_factor_that_is_none_is_not_sent(browser, site):
             assert page.evaluate("document.getElementById('live').dataset.state") == "done"
         page.get_by_label("Factor of the scores").fill("0")
         click(page, "Scores ×")
-        assert page.locator(".l-chips li").all_text_contents() == ["1.3 scores × 0 ×"]
+        assert page.locator(".l-chips li").all_text_contents() == ["1.3 scores × 0 ✕"]
 
 
 def test_beside_the_run_stands_the_changed_one(browser, site, loaded):
@@ -537,7 +537,7 @@ def test_beside_the_run_stands_the_changed_one(browser, site, loaded):
         same_grid(page, open_grid(page), before.pattern[3, 4])
         same_grid(page, other_grid(page), after.pattern[3, 4])
         assert (after.pattern[3, 4] - before.pattern[3, 4]).abs().max() > 0.1                # so neither is the other
-        button(page, "with 1.3 zero").click()
+        button(page, "after: 1.3 off").click()
         until(page, "explorer.view.state.text === 1")
         same_grid(page, open_grid(page), after.pattern[3, 4])
 
@@ -561,7 +561,7 @@ def test_the_next_token_after_another_position(browser, site, loaded):
         done(page)
         check_effects(page, loaded["demo"], {"1.3": "zero"}, position=7)
         assert place.evaluate("list => list === document.activeElement")
-        click(page, "Turn off, mean")                                                        # it stays for another edit
+        click(page, "Replace by its mean")                                                        # it stays for another edit
         check_effects(page, loaded["demo"], {"1.3": "mean"}, position=7)
         write(page, "A cat")                                                                 # a text that has no position 7
         check_effects(page, loaded["demo"], {"1.3": "mean"}, text="A cat")

@@ -67,14 +67,18 @@ def token_ids(model, *, text, ids, bos, repeat, period, seed):
     return {"ids": row, "labels": tokens.labels(model, row)}
 
 
+SAID = {"zero": "off", "mean": "its mean instead"}      # edits in words
+
+
 def explored(model, *, text, ids, bos, compare, edits, moves, progress):
     """What the explorer shows, as `explore` stores it on a page: the text, and beside it what is asked for."""
     row = tokens.encode(model, text, ids=ids, bos=bos)
     chosen = parse_edits(model, edits)
-    runs, names = [trace(model, ids=row, progress=progress)], ["as it is"]
+    runs, names = [trace(model, ids=row, progress=progress)], ["before" if chosen else "the first text"]
     if chosen:
         runs.append(trace(model, ids=row, edits=edits_for(model, row, chosen), progress=progress))
-        names.append("with " + ", ".join(f"{head_name(head)} {how}" for head, how in chosen.items()))
+        names.append("after: " + ", ".join(f"{head_name(head)} {SAID.get(how) or f'scores × {how:g}'}"
+                                           for head, how in chosen.items()))
     if compare is not None:
         runs.append(trace(model, compare, bos=bos, progress=progress))
         names.append("the second text")

@@ -212,14 +212,16 @@ def bundle(traces, on_texts, *, repeats=None, moves=None, name=None, table=None,
     heads on repeated random tokens, or None; moves: see `text_parts`; name: the model's name on the page; table: the
     address of a table with the exact weights of the first text, where there is one.
     """
-    config = traces[0].model.config
+    config, first = traces[0].model.config, on_texts[0] if repeats is None else repeats
+    if moves:       # whose moves were asked for is what is to be looked at
+        first = first[[pair in set(moves) for pair in zip(first["layer"], first["head"], strict=True)]]
     between = {f"{a},{b}": cosines(traces[a], traces[b]) for a, b in combinations(range(len(traces)), 2)
                if len(traces[a].labels) * len(traces[b].labels) * (config.n_layer + 1) <= COSINES}
     return {
         "model": name or traces[0].model.files.source, "n_layer": config.n_layer, "n_head": config.n_head,
         "d_head": config.d_head, "dtype": traces[0].model.dtype,
         "names": [{"column": s.column, "title": s.title, "means": s.means} for s in words.SCORES],
-        "opening": opening(on_texts[0] if repeats is None else repeats),
+        "opening": opening(first),
         "repeats": None if repeats is None else score_lists(repeats),
         "verdicts": {} if repeats is None else {
             words.head_name(int(row.layer), int(row.head)): words.verdict_words(row.verdict)

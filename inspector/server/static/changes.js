@@ -6,10 +6,10 @@ import { number, signed, significant } from "inspector/say.js";
 /** @typedef {Record<string, string|number>} Edits {"5.1": "zero", "4.11": "mean", "3.0": 2} */
 
 /** An edit in words. @param {string|number} how */
-const said = how => ({ zero: "off", mean: "off, its mean instead" })[how] ?? `scores × ${significant(Number(how))}`;
+export const said = how => ({ zero: "off", mean: "its mean instead" })[how] ?? `scores × ${significant(Number(how))}`;
 
 const OFF = { zero: ["Turn off", "It writes nothing."],
-  mean: ["Turn off, mean", "It writes what it writes on average to this text's tokens in random orders."] };
+  mean: ["Replace by its mean", "It writes what it writes on average to this text's tokens in random orders."] };
 const MOVED = 12;       // heads listed, those that moved most
 
 /** The buttons that change the open heads, and what is changed so far. @param {(edits: Edits) => void} changed */
@@ -46,7 +46,7 @@ export function changeBar(changed) {
     title.textContent = heads.join(", ");
     restore.disabled = !heads.some(head => head in edits);
     const all = Object.entries(edits).map(([head, how]) => make("button", { type: "button", class: "x-chip",
-      "aria-label": `${head} ${said(how)}: undo`, on: { click: () => undo(without([head])) } }, `${head} ${said(how)} ×`));
+      "aria-label": `${head} ${said(how)}: undo`, on: { click: () => undo(without([head])) } }, `${head} ${said(how)} ✕`));
     if (all.length > 1) all.push(button("All as they were", () => undo({})));
     chips.replaceChildren(...all.map(button => make("li", {}, button)));
     element.hidden = !heads.length;
@@ -115,10 +115,13 @@ function nextTokens(next) {
     signed(row.change, 4), make("div", { class: "l-bars" }, ...bars(row.p_before, row.p_after, most))]));
 }
 
+/** The rows of the heads whose patterns changed most. @param {any[]} patterns rows of Intervention.patterns @param {number} most */
+export const mostMoved = (patterns, most) => patterns.filter(row => row.moved > 0).sort((a, b) => b.moved - a.moved).slice(0, most);
+
 /** The heads whose patterns changed most.
  *  @param {any[]} patterns rows of Intervention.patterns @param {(head: string) => void} open */
 function movedHeads(patterns, open) {
-  const moved = patterns.filter(row => row.moved > 0).sort((a, b) => b.moved - a.moved).slice(0, MOVED);
+  const moved = mostMoved(patterns, MOVED);
   if (!moved.length) return make("p", { class: "note" }, "No head looks elsewhere now.");
   return table("Heads that look elsewhere now", ["head", "weight that moved", "largest change"], moved.map(row => {
     const head = `${row.layer}.${row.head}`;

@@ -3,7 +3,7 @@
 import { make, select } from "inspector/dom.js";
 import { mount } from "inspector/explorer.js";
 import { plural } from "inspector/say.js";
-import { changeBar, effects, fixed, meanLosses } from "live/changes.js";
+import { changeBar, effects, fixed, meanLosses, mostMoved } from "live/changes.js";
 import { induction, repeatButtons } from "live/repeating.js";
 import { runner } from "live/running.js";
 
@@ -16,12 +16,14 @@ const names = rows => rows.map(({ layer, head }) => `${layer}.${head}`);
 /** Fill the page. @param {HTMLElement} root @param {any} facts of GET /api/models */
 export function live(root, { models }) {
   const text = make("textarea", { rows: "3", "aria-label": "Text", spellcheck: "false", on: { input: typed } });
+  const second = make("input", { type: "text", placeholder: "A second text, to compare with", "aria-label": "Second text",
+    spellcheck: "false", on: { input: typed } });
   const model = select("Model", () => { edited.reset(); anew(); });
   const bos = make("input", { type: "checkbox", on: { change: anew } });
   const work = runner(root, compute), edited = changeBar(compute), repeats = repeatButtons(repeat);
   const repeated = make("section", { class: "l-repeat l-own", "aria-label": "Induction", hidden: true });
   let home = make("div", { class: "l-home" });
-  root.replaceChildren(make("form", { class: "l-form l-own", on: { submit: event => event.preventDefault() } }, text,
+  root.replaceChildren(make("form", { class: "l-form l-own", on: { submit: event => event.preventDefault() } }, text, second,
     make("div", { class: "x-switches" }, model.element, make("label", { class: "x-check" }, bos, "BOS first"),
       repeats.element, ...work.elements)), repeated, edited.element, home);
 
@@ -31,7 +33,11 @@ export function live(root, { models }) {
   let how = null, seed = -1, position = -1;
   /** The induction heads of the models asked so far. @type {Map<string, string[]>} */
   const known = new Map();
-  const open = head => explorer.update({ heads: [head] });
+  /** Open a head, and bring it into sight. @param {string} head */
+  async function open(head) {
+    await explorer.update({ heads: [head] });
+    explorer.element.scrollIntoView({ block: "start" });
+  }
 
   function typed() {
     if (how) edited.reset();        // they were changes of the repeated tokens' run
@@ -76,14 +82,15 @@ export function live(root, { models }) {
     clearTimeout(timer);
     repeats.show(how);
     if (!text.value && how !== "random") return empty();
-    const about = JSON.stringify([model.list.value, bos.checked, how, how === "random" ? seed : text.value]);
+    const compare = second.value || null;
+    const about = JSON.stringify([model.list.value, bos.checked, how, how === "random" ? seed : text.value, compare]);
     const { edits } = edited, changed = Object.keys(edits);
     const answer = await work.run(async ask => {
-      const subject = await subjectOf(ask), bundle = await ask("explore", { ...subject, edits });
+      const subject = await subjectOf(ask), bundle = await ask("explore", { ...subject, edits, compare });
       const effect = how || changed.length ? await ask("intervene", { ...subject, edits, position }) : null;
       const heads = how ? await inductionHeads(ask, subject.model) : [];
       const middle = changed.length ? make("div", {}) : null;
-      const next = hidden(bundle, stateFor(bundle, about, changed, heads), middle);
+      const next = hidden(bundle, stateFor(bundle, about, changed, heads, compare), middle);
       await next.explorer.drawn;
       return { subject, bundle, effect, heads, middle, next };
     });
@@ -96,18 +103,19 @@ export function live(root, { models }) {
     repeated.hidden = !how;
     repeated.replaceChildren(...how ? induction(effect.copies, heads, changed, acts) : []);
     if (focused) repeated.querySelector(".l-turn")?.focus();
-    const [before, after] = changed.length ? meanLosses(effect.tokens) : [];
+    const [before, after] = changed.length ? meanLosses(effect.tokens) : [], moved = changed.length ? mostMoved(effect.patterns, 3) : [];
     return work.say("done", `${plural(n, "token")}${how ? ", repeated" : ""}.`
-      + (changed.length ? ` Mean loss ${fixed(before)} → ${fixed(after)}.` : ""));
+      + (changed.length ? ` Mean loss ${fixed(before)} → ${fixed(after)}. ${moved.length ? `Changed most: ${names(moved).join(", ")}.` : "No other head looks elsewhere."}` : ""));
   }
 
-  /** What to look at: as before while the text is the same; else the last token, of the stripe where tokens are repeated. */
-  function stateFor(bundle, about, changed, heads) {
+  /** What to look at: as before while the text is the same; else the last token, of the stripe where tokens are repeated.
+   *  Beside it stands the changed run, else the second text. */
+  function stateFor(bundle, about, changed, heads, compare) {
     const old = explorer?.state ?? {}, beside = old.other?.startsWith("t") ? "" : old.other;
-    const state = { ...old, text: changed.length ? old.text : 0, other: beside || (changed.length ? "t1" : "") };
+    const state = { ...old, text: changed.length ? old.text : 0, other: beside || (changed.length || compare ? "t1" : "") };
     if (about !== shown) Object.assign(state, { text: 0, query: null, key: -1, locked: false });
     if (about !== shown && heads.length) state.heads = [heads[0]];
-    return { ...state, twin: state.query ?? bundle.texts[0].n - 1 };
+    return { ...state, twin: changed.length ? state.query ?? bundle.texts[0].n - 1 : about === shown ? old.twin : -1 };
   }
 
   /** An explorer that is not on the page yet. */
@@ -116,7 +124,7 @@ export function live(root, { models }) {
     let query = state.twin;
     const made = mount(place, bundle, { state, middle, changed: now => {
       edited.about(now.heads);
-      if (now.query !== query) made.update({ twin: query = now.query });      // the changed run is of the same text
+      if (now.query !== query && now.other === "t1" && middle) made.update({ twin: query = now.query });      // the changed run is of the same text
     } });
     return { place, explorer: made };
   }

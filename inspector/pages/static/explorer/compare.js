@@ -44,15 +44,17 @@ export function compare({ bundle, update, pick }) {
   const twin = select("Token there", value => update({ twin: Number(value) }));
   let last = null;
   const chosen = (query, key) => otherText(last.state) < 0 ? pick(query, key) : update({ twin: query });
+  const here = plot("The open grid", pick, value => valueWords(last, value));
   const beside = plot("The other grid", chosen, value => valueWords(last, value)), between = plot("The difference", () => {}, value => signed(value, 4));
   const note = make("p", { class: "note" }), line = make("div", { class: "x-cosines" });
   const element = make("section", { class: "x-compare", "aria-label": "Compare" }, make("h2", {}, "Compare"),
-    make("div", { class: "x-switches" }, other.element, twin.element), note, make("div", { class: "x-pair" }, beside.element, between.element), line);
+    make("div", { class: "x-switches" }, other.element, twin.element), note, make("div", { class: "x-pair" }, here.element, beside.element, between.element), line);
 
   /** The cosine of the two tokens' streams, layer by layer. @param {any} view */
   function streams({ state, query, cosines }) {
     const b = otherText(state), [mine, theirs] = [bundle.texts[state.text], bundle.texts[b]];
     line.replaceChildren(make("h3", {}, `“${bare(mine.labels[query])}” ${query} here, “${bare(theirs.labels[state.twin])}” ${state.twin} there: cosine of their residual streams`),
+      make("p", { class: "note" }, "1: the same direction, as the same token at the same place has before any layer. The lower, the more the texts have made of it."),
       cosines ? chart(cosines) : make("p", { class: "note" }, "Not stored: the two texts are too long together."));
   }
 
@@ -67,15 +69,17 @@ export function compare({ bundle, update, pick }) {
       other.set(options, state.other);
       twin.element.hidden = b < 0;
       if (b >= 0) twin.set(bundle.texts[b].labels.map((label, i) => [String(i), `${i} ${label}`]), String(state.twin));
-      beside.element.hidden = between.element.hidden = line.hidden = true;
+      here.element.hidden = beside.element.hidden = between.element.hidden = line.hidden = true;
       note.textContent = shown ? "" : "Another head, or this head on another text, side by side.";
       if (!shown) return;
-      beside.element.hidden = between.element.hidden = false;
+      here.element.hidden = beside.element.hidden = between.element.hidden = false;
+      here.render(view.grid, colours, view.query);
       beside.render(shown.grid, colours, b >= 0 ? state.twin : view.query);
       between.render(shown.difference, colours, -1);
       const shared = shown.difference.n, apart = b < 0 ? shared : text.labels.findIndex((label, i) => label !== bundle.texts[b].labels[i]);
-      note.textContent = `The difference is ${shown.grid.title} minus ${view.grid.title}, cell by cell: red more there, blue more here.${
-        b < 0 || apart < 0 ? "" : ` By position, over the ${plural(shared, "token")} that both have; from position ${apart} on the tokens differ.`}`;
+      note.textContent = !shown.difference.largest ? `No difference in any cell.${b < 0 ? "" : " A head that is turned off still looks the same way: it only writes nothing. Open a head of a later layer."}`
+        : `The difference, cell by cell: red is more in “${shown.grid.title}”, blue more in “${view.grid.title}”.${
+          b < 0 || apart < 0 ? "" : ` By position, over the ${plural(shared, "token")} that both have: from position ${apart} on the tokens differ, and so does what is compared.`}`;
       if (b >= 0) {
         line.hidden = false;
         streams(view);

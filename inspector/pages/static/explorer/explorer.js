@@ -59,10 +59,6 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
 
   function update(patch) {
     const wanted = typeof patch === "function" ? patch(state) : patch;
-    if ("twin" in wanted && wanted.twin < 0) {      // beside another text: the same token there, where it is
-      const b = otherText({ ...state, ...wanted }), label = bundle.texts[state.text].labels[state.query];
-      wanted.twin = b < 0 ? 0 : Math.max(0, bundle.texts[b].labels.indexOf(label));
-    }
     if ("text" in wanted && !("other" in wanted) && state.other.startsWith("t")) wanted.other = "";
     state = valid({ ...state, ...wanted }, bundle);
     clearTimeout(written);

@@ -11,6 +11,12 @@ const ROWS = 12;        // of the table, until all are asked for
 export const descending = values => Array.from(values, (_, place) => place).filter(place => !Number.isNaN(values[place]))
   .sort((a, b) => values[b] - values[a]);
 
+/** How long a value's bar is, and of a signed one the colour. @param {any} view @param {number} value */
+function barOf({ largest: most, scale, colours }, value) {
+  const part = most ? value / most : 0;
+  return { "--part": String(Math.abs(part)), ...scale === "signed" ? { background: colours.css(part, "signed") } : {} };
+}
+
 /** @param {any} context */
 export function row({ bundle, update }) {
   const sums = make("p", { class: "x-sums", "aria-live": "polite" });
@@ -31,7 +37,7 @@ export function row({ bundle, update }) {
         make("span", { class: "token" }, labels[place]), make("sup", {}, String(place)))),
       make("td", {}, valueWords(view, values[place])),
       ...exactRow ? [make("td", { class: "x-exact" }, exact(exactRow[place], bundle.dtype))] : [],
-      make("td", { class: "x-barcell" }, make("i", { style: { "--part": String(view.largest ? Math.abs(values[place]) / view.largest : 0) } })))));
+      make("td", { class: "x-barcell" }, make("i", { style: barOf(view, values[place]) })))));
     more.hidden = places.length <= ROWS;
     more.textContent = all ? "Fewer" : `All ${places.length}`;
   }
@@ -46,7 +52,7 @@ export function row({ bundle, update }) {
       const top = largest(weights);
       const counted = descending(weights).length;
       sums.replaceChildren("Row of ", make("b", {}, `“${bare(labels[query])}” ${query}`), " · entropy ", make("b", { class: "x-entropy" }, counted ? entropy(weights).toFixed(3) : "–"),
-        ` of ${counted ? Math.log(counted).toFixed(3) : "–"} nats · top weight `, make("b", { class: "x-top" }, counted ? number(weights[top], 3) : "–"),
+        ` of ${counted ? Math.log(counted).toFixed(3) : "–"} nats (0: one token, the most: all alike) · top weight `, make("b", { class: "x-top" }, counted ? number(weights[top], 3) : "–"),
         ...counted ? [` on “${bare(labels[top])}” ${top}`] : []);
       const left = [!state.first && "the first token", !state.self && "the query itself"].filter(Boolean).join(" and ");
       const off = kind === "log" ? `Weights shown are within ${bound(error.bound)} at any sharpness (the farthest at sharpness 1: ${bound(error.measured)})`

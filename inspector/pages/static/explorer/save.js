@@ -24,12 +24,12 @@ const cell = value => typeof value === "number" ? (Number.isFinite(value) ? Stri
 export const csv = rows => rows.map(row => row.map(cell).join(",") + "\r\n").join("");
 
 /** What a picture says of itself. @param {any} view @param {any} bundle */
-export function caption({ state, grid }, bundle) {
-  const parts = [bundle.model, grid.title];
+export function caption({ state, grid, beside }, bundle) {
+  const parts = [bundle.model, grid.title, ...beside ? [`beside ${beside.grid.title}`] : []];
   if (state.beta !== 1) parts.push(`sharpness ${significant(state.beta)}`);
   if (!state.first) parts.push("without the first token");
   if (!state.self) parts.push("without the query itself");
-  return parts.join(" · ");
+  return [...parts, bundle.texts[state.text].title].join(" · ");
 }
 
 /** The grids of a view: the open one, and what stands beside it. @param {any} view */

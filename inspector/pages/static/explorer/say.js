@@ -12,8 +12,9 @@ export function number(value, digits = 2) {
   return Number(text) === 1 && value < 1 ? `>${(1 - step).toFixed(digits)}` : minus(text);
 }
 
-/** Three significant digits. @param {number} value */
-export const significant = value => !Number.isFinite(value) ? "–" : minus(String(Number(value.toPrecision(3))));
+/** Three significant digits; a power of ten for what is below 1e-4. @param {number} value */
+export const significant = value => !Number.isFinite(value) ? "–"
+  : minus(value !== 0 && Math.abs(value) < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(3))));
 
 /** A number with its sign. @param {number} value @param {number} [digits] */
 export const signed = (value, digits = 2) => !Number.isFinite(value) ? "–" : (value > 0 ? "+" : "") + minus(value.toFixed(digits));

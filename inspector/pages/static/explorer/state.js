@@ -16,7 +16,7 @@
  * @property {boolean} self whether the query itself counts
  * @property {string} order of the wall: layer, text:induction, repeats:induction, ...
  * @property {string} other what stands beside: "", a head 4.11, or a text's number t1
- * @property {number} twin the token of the other text
+ * @property {number} twin the token of the other text; -1 = the first that is equal to the query
  */
 
 /** @type {State} */
@@ -52,7 +52,8 @@ export function valid(asked, bundle) {
       && otherText(state) < bundle.texts.length)) state.other = "";
   if (otherText(state) >= 0) state.other = `t${otherText(state)}`;        // t01 is t1
   const beside = otherText(state) >= 0 ? bundle.texts[otherText(state)] : text;
-  state.twin = within(state.twin, 0, beside.n - 1);
+  // -1: the same token there, where it is.
+  state.twin = within(state.twin === -1 ? beside.labels.indexOf(text.labels[state.query]) : state.twin, 0, beside.n - 1);
   return state;
 }
 

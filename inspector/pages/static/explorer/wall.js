@@ -1,7 +1,7 @@
 // All heads at a glance: a small picture of each, by layer or by a score. Arrow keys walk, a click opens.
 
 import { level } from "inspector/colour.js";
-import { make, select } from "inspector/dom.js";
+import { checkbox, make, select } from "inspector/dom.js";
 import { number } from "inspector/say.js";
 
 const GAP = 3;          // pixels between two pictures, in pixels of the canvas
@@ -35,10 +35,12 @@ export function wall({ bundle, store, update }) {
   const layers = make("div", { class: "x-layers", "aria-hidden": "true" });
   const board = make("div", { class: "x-board", role: "group", "aria-label": "All heads. Arrow keys walk, Enter opens, Shift and Enter adds." }, canvas);
   const chosen = select("Order", order => update({ order }));
-  const readout = make("p", { class: "x-readout" }, "\u00a0");
+  const readout = make("p", { class: "x-readout" }, "\u00a0"), several = checkbox("several at once", checked => { adding = checked; });
+  const hint = make("p", { class: "note x-hint" }, `Point at a head to read its scores, click to open it${
+    Object.keys(bundle.verdicts).length ? "; coloured names are heads found on repeated random tokens" : ""}.`);
   const element = make("section", { class: "x-wall", "aria-label": "All heads" },
-    make("div", { class: "x-bar" }, make("h2", {}, "All heads"), chosen.element), make("div", { class: "x-frame" }, layers, board), readout);
-  let order = [], columns = 1, drawn = "";
+    make("div", { class: "x-bar" }, make("h2", {}, "All heads"), chosen.element, several.element), make("div", { class: "x-frame" }, layers, board), hint, readout);
+  let adding = false, order = [], columns = 1, drawn = "";
 
   /** A head and its scores, in words. @param {number} text @param {string} head */
   function words(text, head) {
@@ -58,7 +60,7 @@ export function wall({ bundle, store, update }) {
 
   for (const head of Object.keys(bundle.texts[0].heads)) {
     const button = make("button", { type: "button", tabindex: "-1", "data-head": head,
-      on: { click: event => open(head, event.shiftKey || event.ctrlKey || event.metaKey) } });
+      on: { click: event => open(head, adding || event.shiftKey || event.ctrlKey || event.metaKey) } });
     buttons.set(head, button);
     board.append(button);
   }
