@@ -1,5 +1,6 @@
 """`serve`: bind, load, run until told to stop."""
 
+import ipaddress
 import signal
 import socket
 import threading
@@ -18,13 +19,19 @@ def refuse_missing():
                              "pip install -c constraints.txt -e \".[serve]\"") from error
 
 
+def is_everywhere(address):
+    """Whether an address stands for all of this machine's: 0.0.0.0, ::, and the first written as an IPv6 one."""
+    found = ipaddress.ip_address(address)
+    return (getattr(found, "ipv4_mapped", None) or found).is_unspecified
+
+
 def bind(host, port):
     """A listening socket on one address of this machine. Raises ArgumentError."""
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 2**16:
         raise ArgumentError(f"port is {port!r}; expected a whole number from 0 (any free one) to 65535")
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        if address[0] in ("0.0.0.0", "::"):
+        if is_everywhere(address[0]):
             raise ArgumentError(f"host {host!r} is every address of this machine at once; name the one to serve on")
         opened = socket.socket(family, kind)
         try:

@@ -5,7 +5,8 @@ query), its pattern at every sharpness (softmax(beta s) is p^beta / sum p^beta) 
 
 log     up to LOG_TOKENS tokens: the triangle of s = log p - max log p of its row, in half precision. An error of s is
         at most ROUNDING |s|, as if that key were a little sharper or blunter: no weight is off by more than `bound(n)`,
-        at any sharpness from 0.001 to 1,000.
+        at any sharpness from 0.001 to 1,000. Where keys are left out the others keep their rounding: the page works out
+        how far that row can be off (`rowError` in grids.js).
 moves   of chosen heads: q, k and v in half precision, and up to LOG_TOKENS tokens the weights themselves, exact. s is
         then their logarithm; a head with weights too small for that (0, or subnormal) has `log` besides.
 qk      beyond LOG_TOKENS tokens: q and k, in half precision; the page makes one head at a time. With E the largest error

@@ -22,7 +22,8 @@ export function controls({ bundle, update, uid }) {
   const first = checkbox("first token", checked => update({ first: checked }));
   const self = checkbox("the query itself", checked => update({ self: checked }));
   const lock = make("button", { type: "button", class: "x-lock", on: { click: () => update(state => ({ locked: !state.locked })) } });
-  const root = Math.sqrt(bundle.d_head), marks = [[0, "0 uniform"], [1, "1 the model"], [root, "√d_head"], [MOST_BETA, "100"]];
+  const root = Math.sqrt(bundle.d_head), usual = bundle.texts[0].factors.every(layer => layer.every(factor => Math.abs(factor * root - 1) < 1e-6));
+  const marks = [[0, "0 uniform"], [1, "1 the model"], [root, "√d_head"], [MOST_BETA, "100"]];
   const list = `${uid}-marks`;
   const slider = make("input", { type: "range", min: "0", max: String(2 * HALF), step: "1", list, "aria-label": "Sharpness",
     on: { input: () => update({ beta: Math.abs(slider.valueAsNumber - HALF) < 8 ? 1 : Number(betaAt(slider.valueAsNumber).toPrecision(3)) }) } });
@@ -33,7 +34,7 @@ export function controls({ bundle, update, uid }) {
   const sharpness = make("fieldset", { class: "x-sharp" }, make("legend", {}, "Sharpness: the scores times"),
     field, make("div", { class: "x-slide" }, slider, make("datalist", { id: list }, ...marks.map(([beta]) => make("option", { value: String(placeOf(beta)) }))),
       make("div", { class: "x-marks" }, ...marks.map(([beta, label]) => make("button", { type: "button", style: { "--at": String(placeOf(beta) / 2 / HALF) },
-        title: beta === root ? `${significant(root)}: what the scores would be without the scale 1/√d_head` : null,
+        title: beta === root && usual ? `${significant(root)}: what the scores would be without the scale 1/√d_head` : null,
         on: { click: () => update({ beta }) } }, label)))));
   const include = make("fieldset", { class: "x-choice" }, make("legend", {}, "Include"), first.element, self.element);
   return {

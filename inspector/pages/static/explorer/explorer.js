@@ -5,7 +5,7 @@ import { Colours } from "inspector/colour.js";
 import { compare } from "inspector/compare.js";
 import { controls } from "inspector/controls.js";
 import { make } from "inspector/dom.js";
-import { difference, extent, merged, pattern, row as rowOf, scores, valueWeighted } from "inspector/grids.js";
+import { difference, extent, merged, pattern, row as rowOf, rowError, scores, valueWeighted } from "inspector/grids.js";
 import { moves } from "inspector/moves.js";
 import { plot } from "inspector/plot.js";
 import { row } from "inspector/row.js";
@@ -29,9 +29,13 @@ function titleOf(state, heads) {
 async function gridOf(store, state, text, heads) {
   const stored = store.bundle.texts[text], decoded = await Promise.all(heads.map(head => store.head(text, head)));
   const norms = state.shown === "values" ? await Promise.all(heads.map(head => store.part(text, "value_norms", head))) : [];
-  const made = decoded.map((head, i) => state.shown === "scores" ? scores(head, state)
-    : state.shown === "values" ? valueWeighted(pattern(head, state), norms[i]) : pattern(head, state));
-  const values = merged(made, state.merge), signed = state.shown === "scores";
+  const made = function* () {
+    for (const [i, head] of decoded.entries()) {
+      yield state.shown === "scores" ? scores(head, state)
+        : state.shown === "values" ? valueWeighted(pattern(head, state), norms[i]) : pattern(head, state);
+    }
+  };
+  const values = merged(made(), state.merge), signed = state.shown === "scores";
   return { values, n: stored.n, labels: stored.labels, scale: signed ? "signed" : state.scale,
     largest: state.shown === "pattern" ? 1 : extent(values), title: titleOf(state, heads), decoded };
 }
@@ -55,7 +59,7 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
   const store = new Store(bundle, read), uid = `x${mounted++}`;
   const dark = matchMedia("(prefers-color-scheme: dark)"), printed = matchMedia("print");
   let theme = new Colours(bundle, dark.matches ? "dark" : "light");
-  let state = valid({ ...asked, ...linked ? fromFragment(location.hash) : {} }, bundle), peeked = null, turn = 0, last = null, gone = false, written = 0;
+  let state = valid({ ...asked, ...linked ? fromFragment(location.hash) : {} }, bundle), peeked = null, turn = 0, settled = 0, last = null, gone = false, written = 0;
 
   function update(patch) {
     const wanted = typeof patch === "function" ? patch(state) : patch;
@@ -69,7 +73,7 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
   }
 
   function peek(place) {
-    if (peeked === place) return;
+    if (peeked === place || (place !== null && settled !== turn)) return;      // another view is on its way
     peeked = place;
     render();
   }
@@ -128,10 +132,11 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
     const cosines = b < 0 ? null : await store.cosines(state.text, query, b, state.twin);
     if (mine !== turn || gone) return;
     const values = lineOf(shown, query, state.way);
-    const weights = state.heads.length === 1 ? rowOf(shown.decoded[0], query, state)
-      : merged(shown.decoded.map(head => Float32Array.from(rowOf(head, query, state))), state.merge);
+    const rows = shown.decoded.map(head => rowOf(head, query, state)), weights = merged(rows.map(row => row.slice()), state.merge);
     const isExact = own?.exact && state.shown === "pattern" && state.beta === 1 && state.first && state.self;
     const view = { state, query, colours: theme, grid: shown, beside, values, weights, scale: shown.scale, largest: shown.largest, moves: own, levels, cosines,
+      error: bundle.texts[state.text].kind === "log" && !(state.first && state.self)
+        ? Math.max(...shown.decoded.map((head, i) => rowError(head, query, state, rows[i]))) : null,
       exactRow: isExact ? exactOf(own.exact, shown.n, query, state.way) : null,
       key: state.key >= 0 && peeked === null ? state.key : largest(values) };
     last = view;
@@ -151,12 +156,14 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
     }
     parts.moves.render(view);
     element.inert = false;
+    settled = mine;
     root.dataset.ready = String(turn);
   }
   let drawnQuery = -1;
 
   const themed = () => {
     theme = new Colours(bundle, dark.matches && !printed.matches ? "dark" : "light");
+    peeked = null;
     render();
   };
   const jumped = () => {

@@ -12,8 +12,20 @@ export const counts = (i, j, { first, self }) => j <= i && (first || j > 0) && (
 /** The weights of one row over the keys that count; NaN elsewhere, and throughout where none is left.
  *  @param {Head} head @param {number} i @param {Choice} choice @returns {Float64Array} [key 0..i] */
 export function row(head, i, choice) {
-  const scores = Float64Array.from(head.s.subarray(start(i), start(i + 1)), (s, j) => counts(i, j, choice) ? s : NaN);
+  const scores = new Float64Array(head.s.subarray(start(i), start(i + 1)));
+  for (let j = 0; j <= i; j++) if (!counts(i, j, choice)) scores[j] = NaN;
   return softmax(scores, choice.beta);
+}
+
+/** How far a weight of a row can be off because s is stored rounded. With every key counted it is the text's own bound;
+ *  without the largest, the others keep the rounding of how far they lie behind it.
+ *  @param {Head} head @param {number} i @param {Choice} choice @param {ArrayLike<number>} weights the row's, NaN left out */
+export function rowError(head, i, choice, weights) {
+  const away = j => choice.beta * head.rounding * Math.abs(head.s[start(i) + j]);
+  let mean = 0, most = 0;
+  for (let j = 0; j <= i; j++) if (weights[j] > 0) mean += weights[j] * away(j);
+  for (let j = 0; j <= i; j++) if (weights[j] > 0) most = Math.max(most, weights[j] * Math.expm1(away(j) + mean) * Math.exp(mean));
+  return Math.min(1, most);
 }
 
 /** A grid [query, key] from its rows, NaN above the diagonal. @param {number} n @param {(i: number) => ArrayLike<number>} rowOf */
@@ -35,11 +47,18 @@ export function scores(head, choice) {
 /** The pattern times the norm of what each key brings. @param {Float32Array} grid @param {Float32Array} norms [key] */
 export const valueWeighted = (grid, norms) => grid.map((p, at) => p * norms[at % norms.length]);
 
-/** Several grids as one, cell by cell. @param {Float32Array[]} grids @param {string} how mean or max */
+/** Several grids as one, cell by cell; they are made one after the other. @template {Float32Array|Float64Array} T
+ *  @param {Iterable<T>} grids @param {string} how mean or max @returns {T} */
 export function merged(grids, how) {
-  if (grids.length === 1) return grids[0];
-  return grids[0].map((_, at) => how === "max" ? Math.max(...grids.map(grid => grid[at]))
-    : grids.reduce((sum, grid) => sum + grid[at], 0) / grids.length);
+  let all = null, count = 0;
+  for (const grid of grids) {
+    count++;
+    if (!all) all = grid;
+    else if (how === "max") for (let at = 0; at < all.length; at++) all[at] = Math.max(all[at], grid[at]);
+    else for (let at = 0; at < all.length; at++) all[at] += grid[at];
+  }
+  if (how === "mean" && count > 1) for (let at = 0; at < all.length; at++) all[at] /= count;
+  return all;
 }
 
 /** One grid minus another over the positions both have. @param {Float32Array} a @param {number} nA @param {Float32Array} b

@@ -50,12 +50,12 @@ export function row({ bundle, update }) {
       view = now;
       const { state, weights, query } = now, { labels, error, kind } = bundle.texts[state.text];
       const top = largest(weights);
-      const counted = descending(weights).length;
-      sums.replaceChildren("Row of ", make("b", {}, `“${bare(labels[query])}” ${query}`), " · entropy ", make("b", { class: "x-entropy" }, counted ? entropy(weights).toFixed(3) : "–"),
+      const counted = descending(weights).length, spread = counted && (state.heads.length === 1 || state.merge === "mean");
+      sums.replaceChildren("Row of ", make("b", {}, `“${bare(labels[query])}” ${query}`), " · entropy ", make("b", { class: "x-entropy" }, spread ? entropy(weights).toFixed(3) : "–"),
         ` of ${counted ? Math.log(counted).toFixed(3) : "–"} nats (0: one token, the most: all alike) · top weight `, make("b", { class: "x-top" }, counted ? number(weights[top], 3) : "–"),
         ...counted ? [` on “${bare(labels[top])}” ${top}`] : []);
       const left = [!state.first && "the first token", !state.self && "the query itself"].filter(Boolean).join(" and ");
-      const off = kind === "log" ? `Weights shown are within ${bound(error.bound)} at any sharpness (the farthest at sharpness 1: ${bound(error.measured)})`
+      const off = now.error !== null ? `Weights of this row are within ${bound(now.error)}` : kind === "log" ? `Weights shown are within ${bound(error.bound)} at any sharpness (the farthest at sharpness 1: ${bound(error.measured)})`
         : `Weights shown are within ${bound(error.measured / 2)} × the sharpness`;
       const table = bundle.table && state.text === 0 ? make("a", { href: bundle.table }, bundle.table) : null;
       note.replaceChildren(`${left ? `Without ${left}: the rest is renormalised to sum to 1. ` : ""}${off}; ${

@@ -97,7 +97,8 @@ export async function svg(view, bundle, element) {
 
 /** The cells of the open row or of the whole grid. @param {any} view @param {any} bundle @param {boolean} whole */
 export function cells({ state, grid, query, exactRow, values }, bundle, whole) {
-  const { labels } = bundle.texts[state.text], n = grid.n, rows = [], from = state.way === "from";
+  const labels = bundle.texts[state.text].labels.map(label => label.replaceAll("\u200e", ""));       // which only directs the screen
+  const n = grid.n, rows = [], from = state.way === "from";
   const name = { pattern: "weight", scores: "score", values: "value_weighted" }[state.shown], one = state.heads.length === 1;
   const [who, whose] = one ? [["layer", "head"], state.heads[0].split(".").map(Number)] : [["heads", "merge"], [state.heads.join(" "), state.merge]];
   for (let i = 0; i < n; i++) {

@@ -19,7 +19,7 @@ export const significant = value => !Number.isFinite(value) ? "–"
 /** A number with its sign. @param {number} value @param {number} [digits] */
 export const signed = (value, digits = 2) => !Number.isFinite(value) ? "–" : (value > 0 ? "+" : "") + minus(value.toFixed(digits));
 
-/** The shortest decimals that read back as the same number, as in attention.csv. @param {number} value
+/** The shortest decimals that read back as the same number, the number that stands in attention.csv. @param {number} value
  *  @param {string} dtype the model's: its weights are float64 if it is, else float32 */
 export function exact(value, dtype) {
   if (dtype === "float64") return String(value);
@@ -40,5 +40,5 @@ export function bound(value) {
 /** A label without the mark of its leading space, where anything else is left. @param {string} label */
 export const bare = label => label.length > 1 && label.startsWith("·") ? label.slice(1) : label;
 
-/** 5 tokens, 1 token. @param {number} n @param {string} word */
-export const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
+/** 1,024 tokens, 1 token. @param {number} n @param {string} word */
+export const plural = (n, word) => `${String(n).replace(/\B(?=(\d{3})+$)/g, ",")} ${word}${n === 1 ? "" : "s"}`;

@@ -26,6 +26,7 @@ export const START = { text: 0, heads: [], merge: "mean", query: null, key: -1, 
 const CHOICES = { merge: ["mean", "max"], way: ["from", "to"], shown: ["pattern", "scores", "values"],
   scale: ["sqrt", "linear", "log"] };
 export const MOST_BETA = 100;
+const MOST_CELLS = 8e6;         // of the heads shown together, the latest chosen: more would freeze the page
 
 /** A whole number within bounds. @param {any} value @param {number} low @param {number} high */
 const within = (value, low, high) => Math.max(low, Math.min(high, Number.isFinite(Number(value)) ? Math.round(Number(value)) : low));
@@ -38,6 +39,7 @@ export function valid(asked, bundle) {
   if (state.query === null) state.query = text.n - 1;
   state.heads = [...new Set(state.heads)].filter(head => Object.hasOwn(text.heads, head));
   if (!state.heads.length) state.heads = [bundle.opening];
+  state.heads = state.heads.slice(-Math.max(8, Math.floor(MOST_CELLS / text.n ** 2)));
   state.query = within(state.query, 0, text.n - 1);
   const low = state.way === "from" ? 0 : state.query, high = state.way === "from" ? state.query : text.n - 1;
   state.key = state.key >= low && state.key <= high ? within(state.key, low, high) : -1;

@@ -6,14 +6,28 @@ const CELLS = 8e6;      // cells of decoded heads that are kept: all heads of a 
 
 /**
  * One head on one text. Row i of the triangle is at i (i + 1) / 2: the keys 0 to i.
- * @typedef {{n: number, s: Float32Array, top: Float32Array}} Head
- *   s: score minus the largest of its row; top: that largest
+ * @typedef {{n: number, s: Float32Array, top: Float32Array, rounding: number}} Head
+ *   s: score minus the largest of its row; top: that largest; rounding: the largest relative error of s
  * @typedef {{q: Float32Array, k: Float32Array, v: Float32Array, exact: Float32Array|Float64Array|null}} Moves
  *   exact: the weights, as a triangle, up to 256 tokens
  */
 
 /** Where row i of a triangle begins. @param {number} i */
 export const start = i => i * (i + 1) / 2;
+
+/** Sum of the products of d numbers from two places. In four sums: in one, each addition would wait for the one before it.
+ *  @param {Float32Array} q @param {number} row @param {Float32Array} k @param {number} column @param {number} d */
+function product(q, row, k, column, d) {
+  let first = 0, second = 0, third = 0, fourth = 0, e = 0;
+  for (; e + 3 < d; e += 4) {
+    first += q[row + e] * k[column + e];
+    second += q[row + e + 1] * k[column + e + 1];
+    third += q[row + e + 2] * k[column + e + 2];
+    fourth += q[row + e + 3] * k[column + e + 3];
+  }
+  for (; e < d; e++) first += q[row + e] * k[column + e];
+  return first + second + third + fourth;
+}
 
 /** Scores of a head from its q and k, row by row. @param {Float32Array} q @param {Float32Array} k @param {number} n
  *  @param {number} factor @returns {Head} */
@@ -22,16 +36,15 @@ export function headOf(q, k, n, factor) {
   for (let i = 0, at = 0; i < n; i++) {
     let most = -Infinity;
     for (let j = 0, row = i * d; j <= i; j++) {
-      let sum = 0;
-      for (let e = 0, column = j * d; e < d; e++) sum += q[row + e] * k[column + e];
-      s[at + j] = sum *= factor;
-      if (sum > most) most = sum;
+      const score = factor * product(q, row, k, j * d, d);
+      s[at + j] = score;
+      if (score > most) most = score;
     }
     for (let j = 0; j <= i; j++) s[at + j] -= most;
     top[i] = most;
     at += i + 1;
   }
-  return { n, s, top };
+  return { n, s, top, rounding: 0 };         // its error is that of q and k, which the page states
 }
 
 /** Logarithms of weights, row by row, each minus the largest of its row. @param {ArrayLike<number>} weights @param {number} n */
@@ -100,9 +113,10 @@ export class Store {
   async decoded(text, head) {
     const { n, heads, factors } = this.bundle.texts[text], stored = heads[head];
     const [layer, number] = head.split(".").map(Number), factor = factors[layer][number];
-    if (stored.log) return { n, s: await unpackHalves(this.read(stored.log)), top: await this.part(text, "tops", head) };
+    const top = stored.log || stored.moves?.exact ? await this.part(text, "tops", head) : null;
+    if (stored.log) return { n, s: await unpackHalves(this.read(stored.log)), top, rounding: 2 ** -11 };
     const own = await this.moves(text, head);
-    if (own?.exact) return { n, s: logarithms(own.exact, n), top: await this.part(text, "tops", head) };
+    if (own?.exact) return { n, s: logarithms(own.exact, n), top, rounding: 2 ** -23 };
     if (own) return headOf(own.q, own.k, n, factor);
     const both = await unpackHalves(this.read(stored.qk)), half = both.length / 2, [unitQ, unitK] = stored.units;
     return headOf(both.subarray(0, half), both.subarray(half), n, factor * unitQ * unitK);
