@@ -187,7 +187,7 @@ def test_a_key_chosen_in_the_row_is_marked_and_moves(page):
     assert state(page)["key"] == place
     assert page.locator(".x-row tr.x-on sup").text_content() == str(place)
     assert page.locator(".x-text li button.x-key").count() == 1
-    assert f"({place}): choose another key" in page.locator(".x-moves > .note").inner_text()
+    assert f"({place}): another is chosen in the table" in page.locator(".x-moves > .note").inner_text()
 
 
 # -- the switches ------------------------------------------------------------------------------------------------------

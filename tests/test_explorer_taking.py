@@ -96,7 +96,7 @@ def test_a_head_on_two_texts_and_the_cosines_of_a_token_s_streams(page, made):
     want = two.pattern[1, 1].double() - one.pattern[1, 1, :n, :n].double()
     torch.testing.assert_close(found[below], want[below], rtol=0, atol=2e-3)
     note = page.locator(".x-compare > .note").inner_text()
-    assert "over the 18 tokens that both have; from position 8 on the tokens differ" in note
+    assert "over the 18 tokens that both have: from position 8 on the tokens differ" in note
 
     def stream(trace, place):
         return torch.cat([trace.resid_pre[:, place], trace.resid_post[-1:, place]]).double()

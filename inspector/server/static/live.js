@@ -16,7 +16,7 @@ const names = rows => rows.map(({ layer, head }) => `${layer}.${head}`);
 /** Fill the page. @param {HTMLElement} root @param {any} facts of GET /api/models */
 export function live(root, { models }) {
   const text = make("textarea", { rows: "3", "aria-label": "Text", spellcheck: "false", on: { input: typed } });
-  const second = make("input", { type: "text", placeholder: "A second text, to compare with", "aria-label": "Second text",
+  const second = make("input", { type: "text", placeholder: "Another one, to compare with", "aria-label": "To compare with",
     spellcheck: "false", on: { input: typed } });
   const model = select("Model", () => { edited.reset(); anew(); });
   const bos = make("input", { type: "checkbox", on: { change: anew } });
