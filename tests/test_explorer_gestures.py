@@ -52,8 +52,7 @@ def test_the_pointer_previews_a_query_until_it_is_locked(page):
     settle(page)
     assert (state(page)["query"], state(page)["locked"]) == (30, True)
     token(page, 5).hover()
-    page.wait_for_timeout(100)
-    settle(page)
+    page.wait_for_timeout(150)
     assert page.evaluate("explorer.view.query") == 30
     token(page, 30).click()                                     # once more: unlocked
     settle(page)

@@ -303,7 +303,9 @@ def test_two_explorers_on_one_page_know_nothing_of_each_other(browser, model, pa
         assert states == [
             ["1.1", "scores", "from", 4], ["3.2", "pattern", "to", 19]]
         assert one.get_by_role("radio", name="scores", exact=True).is_checked()
+        assert one.get_by_role("radio", name="what it looks at").is_checked()
         assert two.get_by_role("radio", name="pattern", exact=True).is_checked()
+        assert two.get_by_role("radio", name="who looks at it").is_checked()
         for at, want in ((0, traces[0].scores[1, 1, 4, :5]), (1, traces[1].pattern[3, 2, 19:, 19])):
             found = numbers(page, f"both[{at}].view.values")
             torch.testing.assert_close(found[~found.isnan()], want.double(), rtol=2 ** -10, atol=5e-3)
