@@ -116,16 +116,19 @@ export function wall({ bundle, store, update }) {
         paint(view);
         // The buttons lie over the pictures in the order of the pictures, for Tab and screen readers alike.
         board.append(...order.map(head => buttons.get(head)));
+        order.forEach((head, place) => {
+          const button = buttons.get(head);
+          button.setAttribute("aria-label", words(state.text, head));
+          button.classList.toggle("x-found", Boolean(bundle.verdicts[head]));
+          button.style.setProperty("--column", String(place % columns));
+          button.style.setProperty("--row", String(Math.floor(place / columns)));
+        });
       }
-      order.forEach((head, place) => {
-        const button = buttons.get(head), on = state.heads.includes(head);
-        button.setAttribute("aria-label", words(state.text, head));
-        button.setAttribute("aria-pressed", String(on));
-        button.classList.toggle("x-found", Boolean(bundle.verdicts[head]));
+      for (const head of order) {
+        const button = buttons.get(head);
+        button.setAttribute("aria-pressed", String(state.heads.includes(head)));
         button.tabIndex = head === state.heads[0] ? 0 : -1;
-        button.style.setProperty("--column", String(place % columns));
-        button.style.setProperty("--row", String(Math.floor(place / columns)));
-      });
+      }
     },
   };
 }
