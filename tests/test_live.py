@@ -102,7 +102,7 @@ def button(page, name):
 
 
 def box(page):
-    return page.get_by_role("textbox", name="Text")
+    return page.get_by_role("textbox", name="Text", exact=True)
 
 
 def until(page, expression, seconds=20):
@@ -488,7 +488,9 @@ def test_a_head_that_is_turned_off_changes_what_intervene_says(browser, site, lo
         click(page, "Turn off")
         found = check_effects(page, loaded["demo"], {"1.3": "zero"})
         after = [row["loss_after"] for row in found["tokens"][1:]]
-        assert f"→ {np.mean(after):.4f}. Changed most: " in status(page)
+        moved = sorted(found["patterns"], key=lambda row: -(row["moved"] or 0))[:3]
+        named = ", ".join(f"{row['layer']}.{row['head']}" for row in moved)
+        assert status(page).endswith(f"→ {np.mean(after):.4f}. Changed most: {named}.")
         click(page, "Replace by its mean")
         check_effects(page, loaded["demo"], {"1.3": "mean"})
         page.get_by_label("Factor of the scores").fill("0.5")
@@ -545,6 +547,21 @@ def test_beside_the_run_stands_the_changed_one(browser, site, loaded):
         button(page, "after: 1.3 off").click()
         until(page, "explorer.view.state.text === 1")
         same_grid(page, open_grid(page), after.pattern[3, 4])
+
+
+def test_a_second_text_stands_beside_the_first(browser, site, loaded):
+    with live(browser, site) as page:
+        open_head(page, "1.3")
+        second = page.locator(".l-form input[type=text]")
+        second.fill(TEXT)
+        done(page)
+        run = inspector.trace(loaded["demo"], TEXT)
+        assert (labels(page), labels(page, 1)) == (inspector.trace(loaded["demo"], FIRST).labels, run.labels)
+        same_grid(page, open_grid(page), inspector.trace(loaded["demo"], FIRST).pattern[1, 3])
+        same_grid(page, other_grid(page), run.pattern[1, 3])
+        second.fill("")
+        done(page)
+        assert page.evaluate("explorer.store.bundle.texts.length") == 1
 
 
 def test_the_token_beside_a_query_is_the_same_one(browser, site):
