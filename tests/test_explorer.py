@@ -16,6 +16,7 @@ import torch
 import inspector
 from inspector.errors import ArgumentError
 from inspector.findings.values import value_weighted
+from inspector.model.attention import softmax
 from inspector.model.tracing import attention_table
 from inspector.pages.explorer import bundle, packing, page
 
@@ -31,6 +32,11 @@ def unpacked(text, dtype):
     raw, size = zlib.decompress(base64.b64decode(text)), np.dtype(dtype).itemsize
     planes = np.frombuffer(raw, np.uint8).reshape(size, -1)
     return np.frombuffer(planes.T.tobytes(), dtype)
+
+
+def weights(scores):
+    """Row weights of an array of scores, masked ones -inf."""
+    return softmax(torch.from_numpy(scores)).numpy()
 
 
 def lower(grid):
@@ -126,7 +132,7 @@ def test_the_triangle_is_the_scores_below_the_largest_of_their_row(tmp_path, dty
 def off_by(rows, betas):
     """The largest error of a weight of rows s [row, key] <= 0, once s is stored in half precision, over sharpnesses."""
     half = rows.clip(packing.LOWEST, 0).astype(np.float16).astype(np.float64)
-    return max(np.abs(bundle.softmax(beta * half) - bundle.softmax(beta * rows)).max() for beta in betas)
+    return max(np.abs(weights(beta * half) - weights(beta * rows)).max() for beta in betas)
 
 
 BETAS = [0, *np.geomspace(1e-3, 1e3, 61)]
@@ -223,7 +229,7 @@ def test_scores_of_stored_q_and_k_are_within_the_error_told_and_weights_within_h
             found, true = scores_made(stored, layer, head, 6), trace.scores[layer, head].numpy()
             far = max(far, np.abs(found - true)[below].max())
             for beta in (0.01, 0.5, 1, 4, 30):
-                rows = [bundle.softmax(np.where(below, beta * x, -np.inf)) for x in (found, true)]
+                rows = [weights(np.where(below, beta * x, -np.inf)) for x in (found, true)]
                 assert np.abs(rows[0] - rows[1]).max() <= beta * error / 2
     assert error == pytest.approx(far, rel=1e-3)
     assert 0 < error < 1e-2 * trace.scores.tril().abs().amax()

@@ -67,7 +67,7 @@ class Trace:
         return losses(self.logits, self.ids)
 
 
-def _kept_names(keep):
+def kept_names(keep):
     """The tensors asked for, in the order of TENSORS. Raises ArgumentError for a name that is none of them."""
     if keep is None:
         return TENSORS
@@ -139,7 +139,7 @@ def trace(model, text=None, *, ids=None, bos=False, keep=None, edits=MappingProx
     and `edits`.
     """
     _refuse_patterns(edits)
-    names, config = _kept_names(keep), model.config
+    names, config = kept_names(keep), model.config
     found = tokens.encode(model, text, ids=ids, bos=bos)
     row = torch.tensor(found, device=model.device)
     resid, n = embed(model, row), len(found)

@@ -83,7 +83,7 @@ def facts(model, traced, text, token_table, study=False):
     """What all pages of a report share, as plain values. study: whether there is a page of the study."""
     return {**model_facts(model), "pages": True, "study": study, "explorer": True, "n_tokens": len(traced.ids),
             "bos": traced.bos, "mean_loss": token_table["loss"].mean(), "blind_loss": math.log(model.config.vocab_size),
-            "shown_text": words.headline(text if text is not None else "".join(traced.texts) or " ".join(traced.labels)),
+            "shown_text": words.title(traced.texts, traced.labels) if text is None else words.headline(text),
             "full_attention": len(traced.ids) <= ATTENTION_TOKENS, "most_tokens": ATTENTION_TOKENS,
             "full_values": len(traced.ids) <= VALUE_TOKENS}
 

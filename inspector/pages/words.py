@@ -123,6 +123,11 @@ def headline(text, most=280):
                    else f"⟨U+{ord(c):04X}⟩" for c in shown)
 
 
+def title(texts, labels):
+    """The headline of a text that is known by its tokens: their texts, or their labels where these have none."""
+    return headline("".join(texts) or " ".join(labels))
+
+
 def directed(label):
     """A label whose part mark `[1/2]` stays right of a right-to-left letter: a left-to-right mark before it."""
     return PART.sub("\u200e\\1", label)

@@ -15,7 +15,7 @@ from ..findings.interventions import edits_for, intervene, parse_edits
 from ..findings.prompts import draw, longest_period
 from ..findings.table import heads
 from ..model.sizes import info
-from ..model.tracing import TENSORS, trace
+from ..model.tracing import kept_names, trace
 from ..pages.explorer.bundle import bundle, text_scores
 from ..pages.html import model_facts
 from ..record import to_json
@@ -44,7 +44,7 @@ def numbers_of(config, n, names):
 def small_trace(model, *, text, ids, bos, keep, progress):
     """`trace`, where what it keeps can be sent. Raises ArgumentError before anything is computed."""
     row = tokens.encode(model, text, ids=ids, bos=bos)
-    names = TENSORS if keep is None else [name.strip() for name in (keep.split(",") if isinstance(keep, str) else keep)]
+    names = kept_names(keep)
     if (count := numbers_of(model.config, len(row), names)) > MOST_NUMBERS:
         raise ArgumentError(f"{', '.join(names)} of {len(row)} tokens are {count:,} numbers; this server sends at most "
                             f"{MOST_NUMBERS:,}: keep fewer tensors, shorten the text, or use inspector trace")

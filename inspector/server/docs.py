@@ -1,16 +1,8 @@
 """The page /docs: what the OpenAPI document says, readable without any network."""
 
 import json
-from functools import cache
 
-
-@cache
-def template():
-    """The page's template."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    env = Environment(loader=PackageLoader("inspector.server"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-                      lstrip_blocks=True)
-    return env.get_template("docs.html")
+from .front import template
 
 
 def kind_of(schema):
@@ -45,4 +37,4 @@ def docs_page(document):
                "example": json.dumps(operation.get("requestBody", {}).get("content", {}).get("application/json", {})
                                      .get("example"), ensure_ascii=False)}
               for path, methods in document["paths"].items() for method, operation in methods.items()]
-    return template().render(info=document["info"], routes=routes)
+    return template("docs.html").render(info=document["info"], routes=routes)

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from functools import cache
 from importlib.resources import files
 
 from ..pages.explorer.page import module_names
@@ -18,14 +19,21 @@ def imports():
             | {f"live/{name}": f"/live/{name}" for name in LIVE}}
 
 
+@cache
+def template(name):
+    """A template of the server's own pages."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    env = Environment(loader=PackageLoader("inspector.server"), autoescape=True, undefined=StrictUndefined,
+                      trim_blocks=True, lstrip_blocks=True)
+    return env.get_template(name)
+
+
 def front_page():
     """(the live page, what its Content-Security-Policy must allow beside the server's own scripts)."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    env = Environment(loader=PackageLoader("inspector.server"), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     modules = script_json(imports())
     # Browsers take an import map only from the page itself, and a strict policy only one whose hash it names.
     digest = base64.b64encode(hashlib.sha256(modules.encode("utf-8")).digest()).decode("ascii")
-    return env.get_template("live.html").render(modules=modules, styles=STYLES).encode("utf-8"), f"'sha256-{digest}'"
+    return template("live.html").render(modules=modules, styles=STYLES).encode("utf-8"), f"'sha256-{digest}'"
 
 
 def assets():

@@ -23,7 +23,8 @@ import pandas as pd
 import torch
 
 from ...findings.scores import pattern_scores
-from .. import cells, palette, words
+from ...model.attention import head_outputs, softmax
+from .. import cells, palette, tables, words
 from .packing import LOWEST, ROUNDING, halves, packed
 
 LOG_TOKENS = 256        # up to here the triangle of logarithms is stored, beyond it q and k
@@ -55,12 +56,6 @@ def thumbs(pattern):
     return np.stack([np.rint(255 * np.sqrt(np.nan_to_num(numbers(each)).clip(0, 1))) for each in small]).astype(np.uint8)
 
 
-def softmax(s):
-    """Row weights of scores, float64; masked ones are -inf."""
-    s = np.exp(s - s.max(-1, keepdims=True))
-    return s / s.sum(-1, keepdims=True)
-
-
 def log_head(scores, pattern, exact):
     """({"log": packed triangle} or {}, largest error of a weight) of one head.
 
@@ -75,7 +70,7 @@ def log_head(scores, pattern, exact):
         behind = scores.astype(np.float64) - scores.max(-1, keepdims=True)
         s = np.where(below, behind.clip(LOWEST, 0), -np.inf).astype(np.float16)                  # [query, key]
         stored = {"log": packed(s[below])}
-    return stored, float(np.abs(softmax(s.astype(np.float64)) - pattern).max())
+    return stored, float(np.abs(softmax(torch.from_numpy(s.astype(np.float64))).numpy() - pattern).max())
 
 
 def qk_head(q, k, factor, scores):
@@ -114,8 +109,7 @@ def text_scores(trace):
 def score_lists(table):
     """{column: [[a number or None for each head] for each layer]} of a table of heads."""
     def grid(column):
-        values = table.pivot(index="layer", columns="head", values=column).to_numpy(dtype=float)
-        return [[None if math.isnan(v) else round(v, 6) for v in row] for row in values.tolist()]
+        return [[None if math.isnan(v) else round(v, 6) for v in row] for row in tables.grid_of(table, column).tolist()]
 
     return {score.column: grid(score.column) for score in words.SCORES}
 
@@ -169,15 +163,15 @@ def text_parts(trace, on_text, moves=None, progress=None):
     def lengths(vectors):
         """Of what each layer's W_O makes of [layer, head, pos, d_head]: [layer, head, pos]. Never in half precision."""
         kind = trace.pattern.dtype
-        return singles(torch.stack([(own.to(kind) @ block.W_O.to(kind)).norm(dim=-1)
+        return singles(torch.stack([head_outputs(own.to(kind), block.W_O.to(kind)).norm(dim=-1)
                                     for own, block in zip(vectors, blocks, strict=True)]))
 
     return {
         "labels": [words.directed(label) for label in trace.labels], "n": n, "kind": "log" if as_log else "qk",
-        "title": words.headline("".join(trace.texts) or " ".join(trace.labels)),
+        "title": words.title(trace.texts, trace.labels),
         "error": {"measured": error, "bound": bound(n) if as_log else None},
-        "factors": factors.tolist(), "d_head": config.d_head, "scores": score_lists(on_text),
-        "side": small.shape[-1], "block": cells.block_size(n, THUMB), "thumbs": packed(small),
+        "factors": factors.tolist(), "scores": score_lists(on_text),
+        "side": small.shape[-1], "thumbs": packed(small),
         "tops": singles(trace.scores.amax(-1)) if as_log else None,
         "value_norms": lengths(trace.v), "writes": lengths(trace.z),
         "stream": singles(trace.resid_pre.norm(dim=-1, dtype=trace.pattern.dtype)), "heads": stored}
@@ -221,7 +215,7 @@ def bundle(traces, on_texts, *, repeats=None, moves=None, name=None, table=None,
     return {
         "model": name or traces[0].model.files.source, "n_layer": config.n_layer, "n_head": config.n_head,
         "d_head": config.d_head, "dtype": traces[0].model.dtype,
-        "names": [{"column": s.column, "title": s.title, "means": s.means} for s in words.SCORES],
+        "names": [{"column": s.column, "title": s.title} for s in words.SCORES],
         "opening": opening(first),
         "repeats": None if repeats is None else score_lists(repeats),
         "verdicts": {} if repeats is None else {

@@ -70,4 +70,4 @@ def explore(trace, compare=None, *, moves=None):
 def page_facts(trace):
     """What the page of one trace says about itself, where it stands alone. See `report.facts`."""
     return {**model_facts(trace.model), "pages": False, "study": False, "explorer": False, "n_tokens": len(trace.ids),
-            "bos": trace.bos, "shown_text": words.headline("".join(trace.texts) or " ".join(trace.labels))}
+            "bos": trace.bos, "shown_text": words.title(trace.texts, trace.labels)}

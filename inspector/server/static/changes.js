@@ -1,6 +1,6 @@
 // Heads turned off or sharpened, and what that does: the next token, the loss of each token, where other heads look.
 
-import { make, select } from "inspector/dom.js";
+import { make, select, table } from "inspector/dom.js";
 import { number, signed, significant } from "inspector/say.js";
 
 /** @typedef {Record<string, string|number>} Edits {"5.1": "zero", "4.11": "mean", "3.0": 2} */
@@ -83,13 +83,6 @@ export const meanLosses = tokens => [mean(tokens.map(row => row.loss_before)), m
 
 /** A number, a dash where there is none. @param {number} value */
 export const fixed = (value, digits = 4) => Number.isNaN(value) ? "–" : value.toFixed(digits);
-
-/** A table; the first cell of each row is its head.
- *  @param {string} caption @param {string[]} columns @param {(string|Node)[][]} rows */
-export const table = (caption, columns, rows) => make("table", { class: "x-table" }, make("caption", {}, caption),
-  make("thead", {}, make("tr", {}, ...columns.map(name => make("th", { scope: "col" }, name)))),
-  make("tbody", {}, ...rows.map(([head, ...cells]) =>
-    make("tr", {}, make("th", { scope: "row" }, head), ...cells.map(cell => make("td", {}, cell))))));
 
 /** Two bars as long as their parts of the most. @param {number} before @param {number} after @param {number} most */
 const bars = (before, after, most) => [["l-bar", before], ["l-bar l-after", after]].map(([kind, value]) =>

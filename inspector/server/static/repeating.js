@@ -1,8 +1,8 @@
 // Induction in one click: the text's tokens twice, or random ones; the loss of each half, with and without the heads found.
 
-import { fixed, table } from "live/changes.js";
-import { make } from "inspector/dom.js";
+import { make, table } from "inspector/dom.js";
 import { plural, signed } from "inspector/say.js";
+import { fixed } from "live/changes.js";
 
 /** The buttons. @param {(how: string|null) => void} repeat text, random, or null: back to the text */
 export function repeatButtons(repeat) {

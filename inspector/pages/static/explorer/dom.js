@@ -16,6 +16,14 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** A table; the first cell of each row is its head.
+ *  @param {string|null} caption @param {string[]} columns @param {(string|Node)[][]} rows @param {number} [on] the marked row */
+export const table = (caption, columns, rows, on) => make("table", { class: "x-table" },
+  caption === null ? null : make("caption", {}, caption),
+  make("thead", {}, make("tr", {}, ...columns.map(name => make("th", { scope: "col" }, name)))),
+  make("tbody", {}, ...rows.map(([head, ...cells], i) => make("tr", { class: i === on ? "x-on" : null },
+    make("th", { scope: "row" }, head), ...cells.map(cell => make("td", {}, cell))))));
+
 /** A choice of one of several, as radio buttons. @param {string} name @param {string} legend
  *  @param {[string, string][]} options [value, label] @param {(value: string) => void} chosen */
 export function radios(name, legend, options, chosen) {

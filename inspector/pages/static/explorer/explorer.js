@@ -12,7 +12,6 @@ import { row } from "inspector/row.js";
 import { save } from "inspector/save.js";
 import { fromFragment, otherText, toFragment, valid } from "inspector/state.js";
 import { start, Store } from "inspector/store.js";
-import { plural } from "inspector/say.js";
 import { valueWords, words } from "inspector/words.js";
 import { wall } from "inspector/wall.js";
 

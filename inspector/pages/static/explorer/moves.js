@@ -1,7 +1,7 @@
 // The five moves of one query, with the model's own numbers: ask, advertise, score, normalize, blend; then what is written.
 
 import { moves as made, norm, products } from "inspector/attention.js";
-import { make } from "inspector/dom.js";
+import { make, table } from "inspector/dom.js";
 import { counts, extent } from "inspector/grids.js";
 import { bare, number, plural, signed, significant } from "inspector/say.js";
 
@@ -17,11 +17,6 @@ function strip(values, colours, name) {
 /** One of the moves. @param {string} place @param {string} title @param {string} verb @param {(Node|string)[]} children */
 const step = (place, title, verb, ...children) => make("li", { class: "x-step" },
   make("h3", {}, make("span", { class: "x-count" }, place), ` ${title} `, make("small", {}, verb)), ...children);
-
-/** A table of keys. @param {string[]} heads @param {(string|Node)[][]} rows @param {number} on the marked row */
-const table = (heads, rows, on) => make("table", { class: "x-table" }, make("thead", {}, make("tr", {}, ...heads.map(head => make("th", { scope: "col" }, head)))),
-  make("tbody", {}, ...rows.map((cells, i) => make("tr", { class: i === on ? "x-on" : null },
-    ...cells.map((cell, at) => at ? make("td", {}, cell) : make("th", { scope: "row" }, cell))))));
 
 /** @param {any} context */
 export function moves({ bundle, update }) {
@@ -54,7 +49,7 @@ export function moves({ bundle, update }) {
         note.replaceChildren(...missing(view));
         return list.replaceChildren();
       }
-      const d = text.d_head, [layer, place] = head.split(".").map(Number), vector = (all, i) => all.subarray(i * d, (i + 1) * d);
+      const d = bundle.d_head, [layer, place] = head.split(".").map(Number), vector = (all, i) => all.subarray(i * d, (i + 1) * d);
       const keys = Array.from({ length: query + 1 }, (_, j) => j).filter(j => counts(query, j, state));
       if (!keys.length) {
         note.replaceChildren("No key is left for this query.");
@@ -76,11 +71,11 @@ export function moves({ bundle, update }) {
         step("3", "Score", "q · k, element by element", strip(each, colours, "q×k"),
           make("p", {}, `sum ${signed(found.sums[at])} ${Math.abs(scale * Math.sqrt(d) - 1) < 1e-9 ? `÷ √${d}` : `× ${significant(scale)}`} = score `, make("b", { class: "x-score" }, signed(found.scores[at])))),
         step("4", "Normalize", "mask, then softmax", make("p", {}, `${plural(text.n - 1 - query, "later token")} masked; ${plural(keys.length, "key")} ${keys.length === query + 1 ? "seen" : "left"}${state.beta === 1 ? "" : `; scores × ${significant(state.beta)}`}`),
-          table(["key", "score", "e^(score − largest)", "weight"], shown.map(i => [name(keys[i]), signed(found.scores[i]),
+          table(null, ["key", "score", "e^(score − largest)", "weight"], shown.map(i => [name(keys[i]), signed(found.scores[i]),
             number(Math.exp(state.beta * (found.scores[i] - found.scores[order[0]])), 3), number(found.weights[i], 3)]), shown.indexOf(at))),
         step("5", "Blend", "values by weight", strip(vector(own.v, key), colours, "v"),
           make("p", {}, `v of ${label(key)}, length ${significant(norm(vector(own.v, key)))}`),
-          table(["key", "weight", "‖v‖", "‖weight × v‖", "of all"], shown.map(i => [name(keys[i]), number(found.weights[i], 3), significant(norm(vector(own.v, keys[i]))),
+          table(null, ["key", "weight", "‖v‖", "‖weight × v‖", "of all"], shown.map(i => [name(keys[i]), number(found.weights[i], 3), significant(norm(vector(own.v, keys[i]))),
             significant(found.shares[i]), total ? `${(100 * found.shares[i] / total).toFixed(0)} %` : "–"]), shown.indexOf(at))),
         step("→", "Write", "z, then W_O", strip(z, colours, "z"), make("p", {}, `The blend z = Σ weight × v, length ${significant(norm(z))}, goes through W_O. `,
           ...changed ? ["As the model runs, without your changes: "] : [], `z W_O, length ${significant(own.writes[query])}, is added to a stream of length ${significant(own.stream[layer * text.n + query])}. The output bias belongs to no head.`)));

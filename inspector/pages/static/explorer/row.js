@@ -2,7 +2,7 @@
 
 import { entropy, largest } from "inspector/attention.js";
 import { make } from "inspector/dom.js";
-import { bare, bound, exact, number, plural, significant } from "inspector/say.js";
+import { bare, bound, exact, number } from "inspector/say.js";
 import { valueWords } from "inspector/words.js";
 
 const ROWS = 12;        // of the table, until all are asked for

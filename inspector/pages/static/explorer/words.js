@@ -63,7 +63,7 @@ export function words({ bundle, update, peek }) {
         placed = -1;
         const { labels } = bundle.texts[state.text];
         buttons = labels.map((label, i) => make("button", { type: "button", tabindex: "-1", title: `position ${i}` }, label));
-        list.replaceChildren(...buttons.map((button, i) => make("li", { class: labels[i].includes("⏎") ? "x-break" : null }, button)));
+        list.replaceChildren(...buttons.map(button => make("li", {}, button)));
       }
       const { labels } = bundle.texts[state.text];
       if (query === state.query && query !== placed) {      // a long text scrolls in its box: the query is in sight
