@@ -37,21 +37,19 @@ def chromium():
 
 
 @contextmanager
-def opened(browser, place, *, width=1280, height=900, scheme="light", fragment="", script=None, prepare=lambda page: None,
-           known=(), **context):
+def opened(browser, place, *, width=1280, height=900, scheme="light", fragment="", prepare=lambda page: None, known=(),
+           **context):
     """A page from disk, or from an address of this machine. Afterwards: no console message of warning or worse, no script
     error, no request but to files, or to the page's own server.
 
-    script: what runs in the page before its own; prepare: what is done to the page before it opens; known: parts of faults
-    that the test itself brings about; the rest is the browser context's.
+    prepare: what is done to the page before it opens; known: parts of faults that the test itself brings about; the rest
+    is the browser context's.
     """
     served = isinstance(place, str)
     ours = (place, "data:", "blob:") if served else ("file:", "data:")
     faults = []
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme, **context)
     page = context.new_page()
-    if script:
-        page.add_init_script(script)
     page.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("dialog", lambda dialog: (faults.append(f"dialog: {dialog.message}"), dialog.dismiss()))

@@ -29,6 +29,7 @@ if "INSPECTOR_TESTS_REAL_CACHE" not in os.environ:       # workers of pytest-xdi
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+from . import browser as chromium  # noqa: E402
 from . import models  # noqa: E402
 
 REAL_CACHE = Path(os.environ["INSPECTOR_TESTS_REAL_CACHE"])
@@ -53,6 +54,13 @@ def pytest_runtest_setup(item):
 def gpt2_folder():
     """The folder of the real GPT-2 small; only for tests marked gpt2."""
     return _real_gpt2()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium, one for each file of tests."""
+    with chromium.chromium() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

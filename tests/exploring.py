@@ -90,3 +90,13 @@ def cell(page, query, key, plot=".x-main .x-cells"):
     """Where a cell lies inside its grid: what `hover` and `click` take as a position."""
     n, box = page.evaluate("explorer.view.grid.n"), page.locator(plot).bounding_box()
     return {"x": (key + 0.5) / n * box["width"], "y": (query + 0.5) / n * box["height"]}
+
+
+def token(page, place):
+    """A token of the text, as a button."""
+    return page.locator(".x-text button").nth(place)
+
+
+def tile(page, head):
+    """A head on the wall, as a button."""
+    return page.locator(f".x-board [data-head='{head}']")

@@ -6,10 +6,14 @@ import socket
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+import inspector
 from inspector.server.app import Limits, make_app
 from inspector.server.guards import own_addresses
 from inspector.server.serving import bind, make_server
+
+from . import models
 
 SECONDS = 120           # no answer may take longer
 
@@ -38,9 +42,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Client:
-    """Asks one server."""
+    """Asks one server; where that runs in a thread of ours, also its worker and a function that stops it early."""
 
     port: int
+    worker: Any = None
+    stop: Any = None
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.port}/"
 
     def connect(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
@@ -67,22 +77,33 @@ class Client:
         return self.ask("POST", f"/api/{name}", body, **headers)
 
 
+def two_models(folder):
+    """{name: Model} of the demo and a tiny model in float64."""
+    return {"demo": inspector.load("demo"), "tiny": inspector.load(models.tiny_folder(folder), dtype="float64")}
+
+
 @contextmanager
-def running(models, **limits):
-    """A Client of a server of these models, {name: Model}."""
-    with bind("127.0.0.1", 0) as listening:
+def running(served, port=0, **limits):
+    """A Client of a server of these models, served: {name: Model}."""
+    with bind("127.0.0.1", port) as listening:
         port = listening.getsockname()[1]
-        app, worker = make_app(models, Limits(**limits), own_addresses("127.0.0.1", port))
+        app, worker = make_app(served, Limits(**limits), own_addresses("127.0.0.1", port))
         server = make_server(app)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
-        try:
-            yield Client(port)
-        finally:
+
+        def stop():
             server.should_exit = True
             thread.join(SECONDS)
-            worker.close()
-        assert not thread.is_alive()
+            assert not thread.is_alive()
+
+        try:
+            yield Client(port, worker, stop)
+        finally:
+            try:
+                stop()
+            finally:
+                worker.close()
 
 
 def lines(answer):

@@ -25,12 +25,6 @@ TORTURE = ("a\n\tb   c\r\n \u00a0 日本語 😀 👩‍👩‍👧 مرحبا �
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with chromium.chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """Two layers of 12 heads with GPT-2's own tokenizer."""
     tiny = models.tiny_model(vocab_size=50257, n_positions=210, n_embd=24, n_head=12, n_layer=2, bos_token_id=50256)

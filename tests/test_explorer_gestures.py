@@ -7,17 +7,10 @@ import torch
 
 from inspector.pages import words
 
-from . import browser as chromium
 from . import exploring
-from .exploring import cell, explorer, numbers, settle, state, wait
+from .exploring import cell, explorer, numbers, settle, state, tile, token, wait
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +22,6 @@ def made(tmp_path_factory):
 def page(browser, made):
     with explorer(browser, made.path, height=1400) as found:
         yield found
-
-
-def token(page, place):
-    return page.locator(".x-text button").nth(place)
-
-
-def tile(page, head):
-    return page.locator(f".x-board [data-head='{head}']")
 
 
 # -- the text ----------------------------------------------------------------------------------------------------------

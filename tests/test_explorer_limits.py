@@ -7,7 +7,6 @@ import torch
 
 import inspector
 
-from . import browser as chromium
 from . import exploring
 from .exploring import demo_ids, explorer, settle, state
 
@@ -31,12 +30,6 @@ WORST = """async ([head, beta, first, self, scores]) => {
   }
   return [worst, off];
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -19,12 +19,6 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with chromium.chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def model():
     return inspector.load("demo")
 
@@ -89,7 +83,7 @@ def test_a_label_of_200_letters_breaks_nothing(browser, model, tmp_path):
 def test_no_resizing_loops(browser, pages):
     """Widths from wide to narrow and back: no error of a ResizeObserver, and the grid fits each time."""
     watch = "window.loops = []; addEventListener('error', event => window.loops.push(event.message));"
-    with explorer(browser, pages[54], script=watch) as page:
+    with explorer(browser, pages[54], prepare=lambda page: page.add_init_script(watch)) as page:
         for width in (1280, 1001, 999, 701, 699, 390, 320, 1280):
             page.set_viewport_size({"width": width, "height": 700})
             page.wait_for_timeout(60)

@@ -8,17 +8,10 @@ import torch
 
 import inspector
 
-from . import browser as chromium
 from . import models
 from .exploring import cell, demo_ids, explorer, save_page, settle
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

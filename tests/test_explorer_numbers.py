@@ -10,19 +10,12 @@ import torch
 import inspector
 from inspector.findings.values import value_weighted
 
-from . import browser as chromium
 from . import exploring
 from .exploring import cell, demo_ids, explorer, numbers, settle
 
 pytestmark = pytest.mark.browser
 
 LENGTHS = {"demo": [1, 2, 5, 64, 200, 256], "mild": [257, 512], "sharp": [2, 64, 256, 257]}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -13,18 +13,11 @@ from PIL import Image
 
 import inspector
 
-from . import browser as chromium
 from . import exploring
 from .exploring import explorer, numbers, settle, state, wait
 from .test_browser import TORTURE
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -11,15 +11,9 @@ from inspector.pages import words
 
 from . import browser as chromium
 from . import exploring
-from .exploring import explorer, numbers, settle, state, wait
+from .exploring import explorer, numbers, settle, state, tile, token, wait
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.chromium() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +25,6 @@ def made(tmp_path_factory):
 def page(browser, made):
     with explorer(browser, made.path, height=1400) as found:
         yield found
-
-
-def token(page, place):
-    return page.locator(".x-text button").nth(place)
-
-
-def tile(page, head):
-    return page.locator(f".x-board [data-head='{head}']")
 
 
 def places(page):
@@ -195,7 +181,7 @@ def test_nothing_can_be_touched_before_it_is_there(browser, made):
     held = "let free; const gate = new Promise(done => { free = done; }); window.free = () => " \
         "free(); const read = Response.prototype.arrayBuffer; Response.prototype.arrayBuffer = async function () { " \
         "await gate; return read.call(this); };"
-    with chromium.opened(browser, made.path, script=held) as page:
+    with chromium.opened(browser, made.path, prepare=lambda page: page.add_init_script(held)) as page:
         page.wait_for_selector(".x-explorer", state="attached")
         for x, y in itertools.product(range(20, 1280, 140), range(100, 900, 90)):
             page.mouse.move(x, y)

@@ -14,11 +14,9 @@ from inspector.findings.interventions import edits_for
 from inspector.findings.prompts import draw, longest_period
 from inspector.record import to_json
 from inspector.server import app as server_app
-from inspector.server.app import Limits, make_app
-from inspector.server.guards import own_addresses
-from inspector.server.serving import bind, make_server
 
 from . import browser as chromium
+from .serving import running
 
 pytestmark = pytest.mark.browser
 
@@ -28,41 +26,6 @@ NASTY = "</script><script>window.hit = 1</script> <img src=x onerror=window.hit=
 
 
 # -- a server, a page --------------------------------------------------------------------------------------------------
-
-class Site:
-    """A live server: its address, its worker, and a way to stop it early."""
-
-    def __init__(self, address, worker, stop):
-        self.address, self.worker, self.stop = address, worker, stop
-
-
-@contextmanager
-def running(models, port=0, **limits):
-    """A Site that serves these models, {name: Model}, in a thread."""
-    with bind("127.0.0.1", port) as listening:
-        port = listening.getsockname()[1]
-        application, worker = make_app(models, Limits(**limits), own_addresses("127.0.0.1", port))
-        server = make_server(application)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-        thread.start()
-
-        def stop():
-            server.should_exit = True
-            thread.join(60)
-            assert not thread.is_alive()
-
-        try:
-            yield Site(f"http://127.0.0.1:{port}/", worker, stop)
-        finally:
-            stop()
-            worker.close()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium.chromium() as found:
-        yield found
-
 
 @pytest.fixture(scope="module")
 def loaded():
@@ -378,7 +341,7 @@ def test_a_server_that_is_gone_is_told_and_found_again(browser, loaded):
         box(page).fill(TEXT)
         state(page, "refused")
         assert status(page) == "The server does not answer. Is it still running?"
-        with running(loaded, port=int(site.address.rsplit(":", 1)[1].strip("/"))):
+        with running(loaded, port=site.port):
             click(page, "Try again")
             assert labels(page) == inspector.trace(loaded["demo"], TEXT).labels
 

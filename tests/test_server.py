@@ -20,8 +20,7 @@ from inspector.record import to_json
 from inspector.server import bodies, calls, serving
 from inspector.server.work import BusyError, GoneError, OvertimeError, Worker
 
-from . import models
-from .serving import SECONDS, Client, lines, raw, running
+from .serving import SECONDS, Client, lines, raw, running, two_models
 
 ROOT = Path(__file__).parent.parent
 TEXT = "Ms. Dursley saw a cat. Ms. Dursley sat"
@@ -31,8 +30,7 @@ SECRET = "Zarathustra"
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
-    folder = models.tiny_folder(tmp_path_factory.mktemp("worded"))
-    return {"demo": inspector.load("demo"), "tiny": inspector.load(folder, dtype="float64")}
+    return two_models(tmp_path_factory.mktemp("worded"))
 
 
 @pytest.fixture(scope="module")

@@ -6,18 +6,15 @@ import socket
 
 import pytest
 
-import inspector
 from inspector.server import guards
 from inspector.server.guards import own_addresses
 
-from . import models
-from .serving import SECONDS, lines, raw, running
+from .serving import SECONDS, lines, raw, running, two_models
 
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory):
-    folder = models.tiny_folder(tmp_path_factory.mktemp("worded"))
-    return {"demo": inspector.load("demo"), "tiny": inspector.load(folder, dtype="float64")}
+    return two_models(tmp_path_factory.mktemp("worded"))
 
 
 @pytest.fixture(scope="module")
