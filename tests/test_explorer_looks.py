@@ -145,8 +145,8 @@ SHADES = """async () => { const { Colours } = await import("inspector/colour.js"
   const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   const colours = new Colours(explorer.store.bundle, theme);
   for (const scale of ["linear", "sqrt", "log", "signed"]) for (let i = 0; i <= 500; i++) {
-    const part = scale === "signed" ? i / 250 - 1 : i / 500, ink = hex(colours.over(part, scale));
-    const shade = colours.css(part, scale).match(/[\\d.]+/g).map(Number), r = ratio(ink, shade);
+    const part = scale === "signed" ? i / 250 - 1 : i / 500, { css, over } = colours.tone(part, scale);
+    const r = ratio(hex(over), css.match(/[\\d.]+/g).map(Number));
     if (r < 4.5) found.push([scale, part, r]); }
   return found; }"""
 

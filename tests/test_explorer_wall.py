@@ -182,7 +182,7 @@ def test_nothing_can_be_touched_before_it_is_there(browser, made):
         "free(); const read = Response.prototype.arrayBuffer; Response.prototype.arrayBuffer = async function () { " \
         "await gate; return read.call(this); };"
     with chromium.opened(browser, made.path, prepare=lambda page: page.add_init_script(held)) as page:
-        page.wait_for_selector(".x-explorer", state="attached")
+        page.wait_for_selector("text=Opening …")
         for x, y in itertools.product(range(20, 1280, 140), range(100, 900, 90)):
             page.mouse.move(x, y)
         for place in ((1000, 190), (500, 300), (200, 250), (600, 700)):

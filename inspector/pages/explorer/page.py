@@ -44,8 +44,14 @@ def taken_apart(bundle):
 
 
 def explorer_page(bundle, facts):
-    """The page as text. bundle: see `bundle.bundle`; facts: see `report.facts`."""
+    """The page as text. bundle: see `bundle.bundle`; facts: see `report.facts`.
+
+    The script runs while the parts still come in: those of the head that the page opens with come first.
+    """
     rest, parts = taken_apart(bundle)
+    shown = bundle["texts"][0]["heads"][bundle["opening"]]
+    first = {each for each in (*shown.values(), *shown.get("moves", {}).values()) if isinstance(each, str)}
+    in_order = sorted(enumerate(parts), key=lambda part: part[1] not in first)
     return render("explorer.html", facts, here="explorer", thin="", explorer_css=static("explorer.css"),
-                  modules=script_json(inlined_modules()), bundle=script_json(rest), parts=parts,
+                  modules=script_json(inlined_modules()), module_names=module_names(), bundle=script_json(rest), parts=in_order,
                   data=script_json({"labels": [], "maps": {}}))

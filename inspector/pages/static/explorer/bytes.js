@@ -3,8 +3,10 @@
 /** @param {string} text */
 async function inflated(text) {
   const raw = Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : Uint8Array.from(atob(text), c => c.charCodeAt(0));
-  const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Uint8Array(await new Response(stream).arrayBuffer());
+  const stream = new DecompressionStream("deflate"), writer = stream.writable.getWriter();
+  const written = writer.write(raw).then(() => writer.close());
+  const [whole] = await Promise.all([new Response(stream.readable).arrayBuffer(), written]);
+  return new Uint8Array(whole);
 }
 
 /** The bytes of numbers of a size, put back into their order. @param {Uint8Array} planes @param {number} size */
@@ -16,30 +18,21 @@ function joined(planes, size) {
   return bytes.buffer;
 }
 
-/** @type {Float32Array|undefined} */
-let table;
-
-/** Every half as a number: 65,536 of them are faster looked up than worked out. */
-function halfTable() {
-  if (table) return table;
-  table = new Float32Array(65536);
-  for (let bits = 0; bits < 65536; bits++) {
-    const sign = bits & 0x8000 ? -1 : 1, exponent = bits >> 10 & 31, fraction = bits & 1023;
-    table[bits] = sign * (exponent === 0 ? fraction * 2 ** -24
-      : exponent === 31 ? (fraction ? NaN : Infinity) : (1 + fraction / 1024) * 2 ** (exponent - 15));
-  }
-  return table;
-}
-
 /** Packed bytes. @param {string} text */
 export const unpackBytes = text => inflated(text);
 
 /** Packed numbers of 4 or 8 bytes. @param {string} text @param {typeof Float32Array|typeof Float64Array} [Kind] */
 export const unpackFloats = async (text, Kind = Float32Array) => new Kind(joined(await inflated(text), Kind.BYTES_PER_ELEMENT));
 
-/** Packed halves, as float32. @param {string} text @param {number} [unit] what each is multiplied by */
+/** Packed halves, as float32: sign, exponent and fraction put where a float32 has them (IEEE 754).
+ *  @param {string} text @param {number} [unit] what each is multiplied by */
 export async function unpackHalves(text, unit = 1) {
-  const planes = await inflated(text), count = planes.length / 2, values = halfTable(), found = new Float32Array(count);
-  for (let i = 0; i < count; i++) found[i] = values[planes[count + i] << 8 | planes[i]] * unit;
+  const planes = await inflated(text), count = planes.length / 2, bits = new Uint32Array(count), found = new Float32Array(bits.buffer);
+  for (let i = 0; i < count; i++) {
+    const high = planes[count + i], exponent = high >> 2 & 31, fraction = (high & 3) << 8 | planes[i];
+    if (exponent === 0) found[i] = (high & 128 ? -1 : 1) * fraction * 2 ** -24;
+    else bits[i] = high >> 7 << 31 | (exponent === 31 ? 255 : exponent + 112) << 23 | fraction << 13;
+    if (unit !== 1) found[i] *= unit;
+  }
   return found;
 }

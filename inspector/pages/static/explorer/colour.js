@@ -1,7 +1,5 @@
 // Numbers to colours: the report's one ramp, and a second for signed numbers.
 
-/** @typedef {(value: number) => [number, number, number]} Ink */
-
 /** A ramp of stops as 256 colours. @param {number[][]} stops */
 function table(stops) {
   const found = new Uint8ClampedArray(256 * 3);
@@ -26,30 +24,45 @@ export function level(part, scale) {
 export const partAt = (at, scale) =>
   scale === "signed" ? 2 * at - 1 : scale === "sqrt" ? at * at : scale === "log" ? LOWEST ** (1 - at) : at;
 
+/** A colour for style sheets, and black or white over it. @typedef {{css: string, over: string}} Tone */
+
+/** Black or white, whichever stands out from a colour: at 0.179 both do alike, by 4.58 to 1 (WCAG 2.2, relative luminance).
+ *  @param {number} r @param {number} g @param {number} b 0..255 */
+function over(r, g, b) {
+  const light = c => c <= 10 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4;
+  return 0.2126 * light(r) + 0.7152 * light(g) + 0.0722 * light(b) > 0.179 ? "#000" : "#fff";
+}
+
+/** The 256 colours of a ramp, for pictures and for style sheets. @param {number[][]} stops */
+function inks(stops) {
+  const all = table(stops), pixels = new Uint32Array(256), tones = [];
+  for (let i = 0; i < 256; i++) {
+    const [r, g, b] = all.subarray(3 * i, 3 * i + 3);
+    pixels[i] = (255 << 24 | b << 16 | g << 8 | r) >>> 0;
+    tones.push(Object.freeze({ css: `rgb(${r} ${g} ${b})`, over: over(r, g, b) }));
+  }
+  return { pixels, tones };
+}
+
 /** The colours of a theme. */
 export class Colours {
   /** @param {any} bundle @param {string} theme light or dark */
   constructor(bundle, theme) {
     this.theme = theme;
-    this.ramp = table(bundle.ramps[theme]);
-    this.signed = table(bundle.signed[theme]);
+    this.ramp = inks(bundle.ramps[theme]);
+    this.signed = inks(bundle.signed[theme]);
   }
 
-  /** Red, green, blue at a level. @param {number} at 0..1 @param {string} scale @returns {[number, number, number]} */
-  rgb(at, scale) {
-    const ramp = scale === "signed" ? this.signed : this.ramp, i = 3 * Math.round(255 * at);
-    return [ramp[i], ramp[i + 1], ramp[i + 2]];
+  /** How a number becomes a picture's pixel, 32 bits of it. @param {string} scale @param {number} largest the number at its head
+   *  @returns {(value: number) => number} */
+  pixelOf(scale, largest) {
+    const { pixels } = scale === "signed" ? this.signed : this.ramp;
+    return value => pixels[Math.round(255 * level(value / largest, scale))];
   }
 
-  /** A colour for style sheets. @param {number} part @param {string} scale */
-  css(part, scale) {
-    return `rgb(${this.rgb(level(part, scale), scale).join(" ")})`;
-  }
-
-  /** Black or white, whichever stands out from a colour: at 0.179 both do alike, by 4.58 to 1 (WCAG 2.2, relative luminance).
-   *  @param {number} part @param {string} scale */
-  over(part, scale) {
-    const [r, g, b] = this.rgb(level(part, scale), scale).map(c => c <= 10 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000" : "#fff";
+  /** The tone of a number; the same object for the same tone. @param {number} part of the largest @param {string} scale
+   *  @returns {Tone} */
+  tone(part, scale) {
+    return (scale === "signed" ? this.signed : this.ramp).tones[Math.round(255 * level(part, scale))];
   }
 }

@@ -74,7 +74,7 @@ export function compare({ bundle, update, pick }) {
       if (!shown) return;
       here.element.hidden = beside.element.hidden = between.element.hidden = false;
       here.render(view.grid, colours, view.query);
-      beside.render(shown.grid, colours, b >= 0 ? state.twin : view.query);
+      beside.render(shown.grid, colours, shown.query);
       between.render(shown.difference, colours, -1);
       const shared = shown.difference.n, apart = b < 0 ? shared : text.labels.findIndex((label, i) => label !== bundle.texts[b].labels[i]);
       note.textContent = !shown.difference.largest ? `No difference in any cell.${b < 0 ? "" : " A head that is turned off still looks the same way: it only writes nothing. Open a head of a later layer."}`

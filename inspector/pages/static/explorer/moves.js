@@ -11,7 +11,7 @@ const KEYS = 10;        // of the tables, the largest first
 function strip(values, colours, name) {
   const most = extent(values) || 1;
   return make("div", { class: "x-strip", role: "img", "aria-label": `${name}: ${values.length} numbers, length ${significant(norm(values))}` },
-    ...Array.from(values, (value, d) => make("i", { title: `${name}[${d}] = ${significant(value)}`, style: { "--c": colours.css(value / most, "signed") } })));
+    ...Array.from(values, (value, d) => make("i", { title: `${name}[${d}] = ${significant(value)}`, style: { "--c": colours.tone(value / most, "signed").css } })));
 }
 
 /** One of the moves. @param {string} place @param {string} title @param {string} verb @param {(Node|string)[]} children */

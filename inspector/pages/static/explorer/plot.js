@@ -3,6 +3,7 @@
 import { draw, gutterOf } from "inspector/drawing.js";
 import { make } from "inspector/dom.js";
 import { legend } from "inspector/legend.js";
+import { CanvasPen } from "inspector/pen.js";
 import { bare } from "inspector/say.js";
 
 /** The page's own colours, as the style sheet has them. @param {Element} element */
@@ -24,7 +25,7 @@ export function plot(name, pick, say) {
   const title = make("p", { class: "x-title" });
   const sheet = make("div", { class: "x-sheet" }, canvas, cells);
   const bar = legend(), element = make("figure", { class: "x-plot" }, title, sheet, readout, bar.element);
-  let grid = null, colours = null, row = 0, column = 0, gutter = 0, side = 0, drawn = 0, query = -1;
+  let grid = null, colours = null, ink = null, row = 0, column = 0, side = 0, drawn = 0, query = -1;
 
   function show(i, j) {
     row = Math.max(0, Math.min(grid.n - 1, i));
@@ -69,13 +70,10 @@ export function plot(name, pick, say) {
     const width = sheet.clientWidth;
     if (!grid || !width) return;
     drawn = width;
-    const ratio = window.devicePixelRatio || 1, context = canvas.getContext("2d");
-    gutter = gutterOf(context, grid.labels, width * 0.8, width * 0.24);
+    const gutter = gutterOf(grid.labels, width * 0.8, width * 0.24);
     side = width - gutter - 1;
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round((side + gutter + 2) * ratio);
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    draw(context, grid, colours, { side, gutter, ratio, query, ...inks(element) });
+    const pen = new CanvasPen(canvas, width, side + gutter + 2, window.devicePixelRatio || 1);
+    draw(pen, grid, colours, { left: 0, top: 0, side, gutter, query }, ink);
     Object.assign(cells.style, { left: `${gutter}px`, top: `${gutter}px`, width: `${side}px`, height: `${side}px` });
   }
 
@@ -85,6 +83,7 @@ export function plot(name, pick, say) {
     element,
     /** @param {import("inspector/drawing.js").Grid} next @param {any} theme @param {number} asked the query, -1 for none */
     render(next, theme, asked) {
+      if (theme !== colours) ink = inks(element);
       [grid, colours, query] = [next, theme, asked];
       title.textContent = grid.title;
       cells.setAttribute("aria-label", `${name}: ${grid.title}, ${grid.n} tokens. Arrow keys read a cell, Enter makes it the query and the key.`);

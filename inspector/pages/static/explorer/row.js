@@ -14,7 +14,7 @@ export const descending = values => Array.from(values, (_, place) => place).filt
 /** How long a value's bar is, and of a signed one the colour. @param {any} view @param {number} value */
 function barOf({ largest: most, scale, colours }, value) {
   const part = most ? value / most : 0;
-  return { "--part": String(Math.abs(part)), ...scale === "signed" ? { background: colours.css(part, "signed") } : {} };
+  return { "--part": String(Math.abs(part)), ...scale === "signed" ? { background: colours.tone(part, "signed").css } : {} };
 }
 
 /** @param {any} context */

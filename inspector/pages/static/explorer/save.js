@@ -1,12 +1,14 @@
 // Taking it away: the view as PNG and SVG, the row and the grid as CSV, a link that opens the same view.
 
-import { draw, fitted, fontOf, gutterOf, stepOf, cellsOf } from "inspector/drawing.js";
+import { draw, gutterOf } from "inspector/drawing.js";
 import { make } from "inspector/dom.js";
+import { drawScale } from "inspector/legend.js";
+import { CanvasPen, fitted, SvgPen } from "inspector/pen.js";
 import { inks } from "inspector/plot.js";
 import { exact, significant } from "inspector/say.js";
 import { toFragment } from "inspector/state.js";
 
-const SIDE = 900, TITLE = 46;
+const SIDE = 900, TITLE = 46, SCALE = 44, CAPTION = 44, GAP = 24;     // pixels of a picture
 
 /** @param {string} name @param {Blob} blob */
 function download(name, blob) {
@@ -32,68 +34,40 @@ export function caption({ state, grid, beside }, bundle) {
   return [...parts, bundle.texts[state.text].title].join(" · ");
 }
 
-/** The grids of a view: the open one, and what stands beside it. @param {any} view */
-const grids = view => view.beside ? [view.grid, view.beside.grid, view.beside.difference] : [view.grid];
+/** The grids of a view with their queries: the open one, and what stands beside it. @param {any} view */
+const grids = ({ grid, query, beside }) => [{ grid, query },
+  ...beside ? [{ grid: beside.grid, query: beside.query }, { grid: beside.difference, query: -1 }] : []];
 
-/** The view as a canvas. @param {any} view @param {any} bundle @param {Element} element */
+/** The view as a picture: titles, grids with their colour scales, and what it says of itself.
+ *  @template {import("inspector/drawing.js").Pen} P
+ *  @param {any} view @param {any} bundle @param {Element} element whose colours are the page's
+ *  @param {(width: number, height: number) => P} penOf @returns {P} the pen, when all is drawn */
+export function drawn(view, bundle, element, penOf) {
+  const shown = grids(view).map(each => ({ ...each, gutter: gutterOf(each.grid.labels, SIDE) })), ink = inks(element);
+  const width = shown.reduce((sum, { gutter }) => sum + gutter + SIDE + GAP, GAP);
+  const height = TITLE + Math.max(...shown.map(({ gutter }) => gutter)) + SIDE + SCALE + CAPTION;
+  const pen = penOf(width, height);
+  pen.box(0, 0, width, height, { fill: ink.paper });
+  let left = GAP / 2;
+  for (const { grid, query, gutter } of shown) {
+    pen.text(grid.title, left + gutter, 24, { size: 16, fill: ink.strong });
+    draw(pen, grid, view.colours, { left, top: TITLE, side: SIDE, gutter, query }, ink);
+    drawScale(pen, grid, view.colours, { left: left + gutter, top: TITLE + gutter + SIDE + 14, width: SIDE }, ink);
+    left += gutter + SIDE + GAP;
+  }
+  pen.text(fitted(caption(view, bundle), 13, width - 2 * GAP), GAP, height - 20, { size: 13, fill: ink.ink });
+  return pen;
+}
+
+/** The view as a canvas, two pixels to one. @param {any} view @param {any} bundle @param {Element} element */
 export function picture(view, bundle, element) {
-  const ratio = 2, canvas = make("canvas"), context = canvas.getContext("2d"), shown = grids(view), ink = inks(element);
-  const gutters = shown.map(grid => gutterOf(context, grid.labels, SIDE)), widths = gutters.map(gutter => gutter + SIDE + 24);
-  canvas.width = (widths.reduce((sum, width) => sum + width, 0) + 16) * ratio;
-  canvas.height = (TITLE + Math.max(...gutters) + SIDE + 60) * ratio;
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.fillStyle = ink.paper;
-  context.fillRect(0, 0, canvas.width, canvas.height);
-  let left = 8;
-  shown.forEach((grid, i) => {
-    context.fillStyle = ink.strong;
-    context.font = "16px system-ui, \"DejaVu Sans\", sans-serif";
-    context.textAlign = "left";
-    context.fillText(grid.title, left + 8, 28);
-    context.save();
-    context.translate(left, TITLE);
-    draw(context, grid, view.colours, { side: SIDE, gutter: gutters[i], ratio, query: i === 0 ? view.query : -1, ...ink });
-    context.restore();
-    left += widths[i];
-  });
-  context.fillStyle = ink.ink;
-  context.font = "13px system-ui, \"DejaVu Sans\", sans-serif";
-  context.textAlign = "left";
-  context.fillText(fitted(context, caption(view, bundle), canvas.width / ratio - 32), 16, canvas.height / ratio - 18);
+  const canvas = make("canvas");
+  drawn(view, bundle, element, (width, height) => new CanvasPen(canvas, width, height, 2));
   return canvas;
 }
 
-/** Text inside markup. @param {string} text */
-const escaped = text => text.replace(/[&<>"\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, c => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", "\"": "&quot;" })[c] ?? "");
-
 /** The view as SVG: cells as one picture a grid, labels as text. @param {any} view @param {any} bundle @param {Element} element */
-export async function svg(view, bundle, element) {
-  const context = make("canvas").getContext("2d"), ink = inks(element), parts = [];
-  let left = 8, highest = 0;
-  for (const [place, grid] of grids(view).entries()) {
-    const gutter = gutterOf(context, grid.labels, SIDE), pitch = SIDE / grid.n, step = stepOf(grid.n, SIDE), font = parseInt(fontOf(pitch), 10);
-    const blob = await cellsOf(grid, view.colours, 1).convertToBlob({ type: "image/png" });
-    const bytes = new Uint8Array(await blob.arrayBuffer());
-    let binary = "";
-    for (const byte of bytes) binary += String.fromCharCode(byte);
-    parts.push(`<text x="${left + 8}" y="28" font-size="16" fill="${ink.strong}">${escaped(grid.title)}</text>`,
-      `<image x="${left + gutter}" y="${TITLE + gutter}" width="${SIDE}" height="${SIDE}" style="image-rendering:pixelated" preserveAspectRatio="none" href="data:image/png;base64,${btoa(binary)}"/>`,
-      `<rect x="${left + gutter}" y="${TITLE + gutter}" width="${SIDE}" height="${SIDE}" fill="none" stroke="${ink.line}"/>`);
-    context.font = fontOf(pitch);
-    grid.labels.forEach((label, i) => {
-      if (i % step) return;
-      const text = escaped(fitted(context, label, gutter - 8)), fill = place === 0 && i === view.query ? ink.mark : ink.ink;
-      const x = left + gutter + (i + 0.5) * pitch, y = TITLE + gutter + (i + 0.5) * pitch;
-      parts.push(`<text x="${left + gutter - 5}" y="${y.toFixed(1)}" font-size="${font}" text-anchor="end" dominant-baseline="central" fill="${fill}" direction="ltr">${text}</text>`,
-        `<text transform="translate(${x.toFixed(1)} ${TITLE + gutter - 5}) rotate(-90)" font-size="${font}" dominant-baseline="central" fill="${fill}" direction="ltr">${text}</text>`);
-    });
-    left += gutter + SIDE + 24;
-    highest = Math.max(highest, gutter);
-  }
-  const width = left + 8, height = TITLE + highest + SIDE + 60;
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" font-family="system-ui, 'DejaVu Sans', sans-serif">`
-    + `<rect width="100%" height="100%" fill="${ink.paper}"/>${parts.join("")}<text x="16" y="${height - 18}" font-size="13" fill="${ink.ink}">${escaped(caption(view, bundle))}</text></svg>`;
-}
+export const svg = (view, bundle, element) => String(drawn(view, bundle, element, (width, height) => new SvgPen(width, height)));
 
 /** The cells of the open row or of the whole grid. @param {any} view @param {any} bundle @param {boolean} whole */
 export function cells({ state, grid, query, exactRow, values }, bundle, whole) {
@@ -124,7 +98,7 @@ export function save({ bundle, linked }) {
   const status = make("span", { class: "x-said", role: "status" });
   const kinds = {
     PNG: async () => download(`${stem(view.state)}.png`, await new Promise(done => picture(view, bundle, element).toBlob(done))),
-    SVG: async () => download(`${stem(view.state)}.svg`, new Blob([await svg(view, bundle, element)], { type: "image/svg+xml" })),
+    SVG: () => download(`${stem(view.state)}.svg`, new Blob([svg(view, bundle, element)], { type: "image/svg+xml" })),
     "Row as CSV": () => download(`${stem(view.state)}_${view.state.way}_${view.query}.csv`, new Blob([cells(view, bundle, false)], { type: "text/csv" })),
     "Grid as CSV": () => download(`${stem(view.state)}.csv`, new Blob([cells(view, bundle, true)], { type: "text/csv" })),
   };

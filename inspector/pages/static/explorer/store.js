@@ -15,34 +15,56 @@ const CELLS = 8e6;      // cells of decoded heads that are kept: all heads of a 
 /** Where row i of a triangle begins. @param {number} i */
 export const start = i => i * (i + 1) / 2;
 
-/** Sum of the products of d numbers from two places. In four sums: in one, each addition would wait for the one before it.
- *  @param {Float32Array} q @param {number} row @param {Float32Array} k @param {number} column @param {number} d */
-function product(q, row, k, column, d) {
-  let first = 0, second = 0, third = 0, fourth = 0, e = 0;
-  for (; e + 3 < d; e += 4) {
-    first += q[row + e] * k[column + e];
-    second += q[row + e + 1] * k[column + e + 1];
-    third += q[row + e + 2] * k[column + e + 2];
-    fourth += q[row + e + 3] * k[column + e + 3];
+const ROWS = 4, KEYS = 2;      // that are multiplied together: each number that is read serves several products
+
+/** Rows of d numbers as float64, with rows of 0 up to a multiple of ROWS. @param {Float32Array} rows @param {number} d */
+function padded(rows, d) {
+  const found = new Float64Array(Math.ceil(rows.length / d / ROWS) * ROWS * d);
+  found.set(rows);
+  return found;
+}
+
+/** Products of the queries i to i + 3 with the keys 0 to i + 3. @param {Float64Array} q padded @param {Float64Array} k padded
+ *  @param {number} d @param {number} i @param {Float64Array} found [ROWS, wide] */
+function products(q, k, d, i, found) {
+  const wide = found.length / ROWS, q0 = i * d, q1 = q0 + d, q2 = q1 + d, q3 = q2 + d;
+  for (let j = 0; j < i + ROWS; j += KEYS) {
+    const k0 = j * d, k1 = k0 + d;
+    let a0 = 0, a1 = 0, b0 = 0, b1 = 0, c0 = 0, c1 = 0, d0 = 0, d1 = 0;
+    for (let e = 0; e < d; e++) {
+      const x = k[k0 + e], y = k[k1 + e], a = q[q0 + e], b = q[q1 + e], c = q[q2 + e], last = q[q3 + e];
+      a0 += a * x;
+      a1 += a * y;
+      b0 += b * x;
+      b1 += b * y;
+      c0 += c * x;
+      c1 += c * y;
+      d0 += last * x;
+      d1 += last * y;
+    }
+    found[j] = a0;
+    found[j + 1] = a1;
+    found[wide + j] = b0;
+    found[wide + j + 1] = b1;
+    found[2 * wide + j] = c0;
+    found[2 * wide + j + 1] = c1;
+    found[3 * wide + j] = d0;
+    found[3 * wide + j + 1] = d1;
   }
-  for (; e < d; e++) first += q[row + e] * k[column + e];
-  return first + second + third + fourth;
 }
 
 /** Scores of a head from its q and k, row by row. @param {Float32Array} q @param {Float32Array} k @param {number} n
  *  @param {number} factor @returns {Head} */
 export function headOf(q, k, n, factor) {
-  const d = q.length / n, s = new Float32Array(start(n)), top = new Float32Array(n);
-  for (let i = 0, at = 0; i < n; i++) {
+  const d = q.length / n, [queries, keys] = [padded(q, d), padded(k, d)], wide = keys.length / d;
+  const s = new Float32Array(start(n)), top = new Float32Array(n), found = new Float64Array(ROWS * wide);
+  for (let i = 0; i < n; i++) {
+    if (i % ROWS === 0) products(queries, keys, d, i, found);
+    const row = i % ROWS * wide, at = start(i);
     let most = -Infinity;
-    for (let j = 0, row = i * d; j <= i; j++) {
-      const score = factor * product(q, row, k, j * d, d);
-      s[at + j] = score;
-      if (score > most) most = score;
-    }
-    for (let j = 0; j <= i; j++) s[at + j] -= most;
+    for (let j = 0; j <= i; j++) most = Math.max(most, factor * found[row + j]);
+    for (let j = 0; j <= i; j++) s[at + j] = factor * found[row + j] - most;
     top[i] = most;
-    at += i + 1;
   }
   return { n, s, top, rounding: 0 };         // its error is that of q and k, which the page states
 }
@@ -60,7 +82,7 @@ export function logarithms(weights, n) {
 
 /** The stored texts of a bundle. */
 export class Store {
-  /** @param {any} bundle see bundle.py @param {(packed: string) => string} read what a packed part's name stands for */
+  /** @param {any} bundle see bundle.py @param {(packed: any) => string|Promise<string>} read what a packed part's name stands for */
   constructor(bundle, read = packed => packed) {
     this.bundle = bundle;
     this.read = read;
@@ -78,12 +100,12 @@ export class Store {
 
   /** A packed float32 array of a text, by its name in the bundle. @param {number} text @param {string} name */
   floats(text, name) {
-    return this.once(`${text}/${name}`, () => unpackFloats(this.read(this.bundle.texts[text][name])));
+    return this.once(`${text}/${name}`, async () => unpackFloats(await this.read(this.bundle.texts[text][name])));
   }
 
   /** @param {number} text */
   thumbs(text) {
-    return this.once(`${text}/thumbs`, () => unpackBytes(this.read(this.bundle.texts[text].thumbs)));
+    return this.once(`${text}/thumbs`, async () => unpackBytes(await this.read(this.bundle.texts[text].thumbs)));
   }
 
   /** One head's part of an array with a number for each layer, head and position. @param {number} text @param {string} name
@@ -114,11 +136,11 @@ export class Store {
     const { n, heads, factors } = this.bundle.texts[text], stored = heads[head];
     const [layer, number] = head.split(".").map(Number), factor = factors[layer][number];
     const top = stored.log || stored.moves?.exact ? await this.part(text, "tops", head) : null;
-    if (stored.log) return { n, s: await unpackHalves(this.read(stored.log)), top, rounding: 2 ** -11 };
+    if (stored.log) return { n, s: await unpackHalves(await this.read(stored.log)), top, rounding: 2 ** -11 };
     const own = await this.moves(text, head);
     if (own?.exact) return { n, s: logarithms(own.exact, n), top, rounding: 2 ** -23 };
     if (own) return headOf(own.q, own.k, n, factor);
-    const both = await unpackHalves(this.read(stored.qk)), half = both.length / 2, [unitQ, unitK] = stored.units;
+    const both = await unpackHalves(await this.read(stored.qk)), half = both.length / 2, [unitQ, unitK] = stored.units;
     return headOf(both.subarray(0, half), both.subarray(half), n, factor * unitQ * unitK);
   }
 
@@ -128,10 +150,10 @@ export class Store {
     const stored = this.bundle.texts[text].heads[head].moves;
     if (!stored) return null;
     return this.once(`${text}/moves/${head}`, async () => {
-      const all = await unpackHalves(this.read(stored.vectors)), size = all.length / 3;
+      const all = await unpackHalves(await this.read(stored.vectors)), size = all.length / 3;
       const [q, k, v] = stored.units.map((unit, i) => all.slice(i * size, (i + 1) * size).map(x => x * unit));
       const Kind = this.bundle.dtype === "float64" ? Float64Array : Float32Array;
-      return { q, k, v, exact: stored.exact === undefined ? null : await unpackFloats(this.read(stored.exact), Kind) };
+      return { q, k, v, exact: stored.exact === undefined ? null : await unpackFloats(await this.read(stored.exact), Kind) };
     });
   }
 
@@ -141,7 +163,7 @@ export class Store {
     if (a > b) return this.cosines(b, j, a, i);
     const stored = this.bundle.cosines[`${a},${b}`], steps = this.bundle.n_layer + 1;
     if (!stored) return null;
-    const all = await this.once(`cosines/${a},${b}`, () => unpackHalves(this.read(stored)));
+    const all = await this.once(`cosines/${a},${b}`, async () => unpackHalves(await this.read(stored)));
     const at = (i * this.bundle.texts[b].n + j) * steps;
     return all.subarray(at, at + steps);
   }

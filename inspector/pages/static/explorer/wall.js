@@ -1,10 +1,10 @@
 // All heads at a glance: a small picture of each, by layer or by a score. Arrow keys walk, a click opens.
 
-import { level } from "inspector/colour.js";
 import { checkbox, make, select } from "inspector/dom.js";
 import { number } from "inspector/say.js";
 
 const GAP = 3;          // pixels between two pictures, in pixels of the canvas
+const REST = 60;        // milliseconds on a head until it is decoded: who stays there may open it
 
 /** The orders that a bundle offers. @param {any} bundle @returns {[string, string, string?][]} */
 function orders(bundle) {
@@ -40,7 +40,7 @@ export function wall({ bundle, store, update }) {
     Object.keys(bundle.verdicts).length ? "; coloured names are heads found on repeated random tokens" : ""}.`);
   const element = make("section", { class: "x-wall", "aria-label": "All heads" },
     make("div", { class: "x-bar" }, make("h2", {}, "All heads"), chosen.element, several.element), make("div", { class: "x-frame" }, layers, board), hint, readout);
-  let adding = false, order = [], columns = 1, drawn = "";
+  let adding = false, order = [], columns = 1, drawn = "", resting = 0;
 
   /** A head and its scores, in words. @param {number} text @param {string} head */
   function words(text, head) {
@@ -66,11 +66,18 @@ export function wall({ bundle, store, update }) {
   }
   const tell = event => {
     const head = event.target.closest?.("button")?.dataset.head;
-    if (head) readout.textContent = words(Number(board.dataset.text), head);
+    if (!head) return;
+    const text = Number(board.dataset.text);
+    readout.textContent = words(text, head);
+    clearTimeout(resting);
+    resting = setTimeout(() => store.head(text, head), REST);
   };
   board.addEventListener("pointerover", tell);
   board.addEventListener("focusin", tell);
-  board.addEventListener("pointerleave", () => { readout.textContent = "\u00a0"; });
+  board.addEventListener("pointerleave", () => {
+    readout.textContent = "\u00a0";
+    clearTimeout(resting);
+  });
   board.addEventListener("keydown", event => {
     const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns, Home: -Infinity, End: Infinity }[event.key];
     const from = order.indexOf(document.activeElement?.dataset?.head);
@@ -87,12 +94,13 @@ export function wall({ bundle, store, update }) {
     const rows = Math.ceil(order.length / columns);
     canvas.width = columns * cell - GAP;
     canvas.height = rows * cell - GAP;
-    const context = canvas.getContext("2d"), image = context.createImageData(canvas.width, canvas.height);
+    const { width } = canvas, context = canvas.getContext("2d"), image = context.createImageData(width, canvas.height);
+    const pixels = new Uint32Array(image.data.buffer), colour = colours.pixelOf(scale, 1);
+    const inks = Uint32Array.from({ length: 256 }, (_, root) => colour((root / 255) ** 2));      // of each level that is stored
     order.forEach((head, place) => {
       const from = store.index(head) * side * side, top = Math.floor(place / columns) * cell, left = place % columns * cell;
-      for (let i = 0; i < side; i++) for (let j = 0; j <= i; j++) {
-        const at = 4 * ((top + i) * canvas.width + left + j), part = (levels[from + i * side + j] / 255) ** 2;
-        image.data.set([...colours.rgb(level(part, scale), scale), 255], at);
+      for (let i = 0; i < side; i++) {
+        for (let j = 0; j <= i; j++) pixels[(top + i) * width + left + j] = inks[levels[from + i * side + j]];
       }
     });
     context.putImageData(image, 0, 0);

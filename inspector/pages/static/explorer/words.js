@@ -3,6 +3,9 @@
 import { make } from "inspector/dom.js";
 import { bare, number, signed } from "inspector/say.js";
 
+/** @type {import("inspector/colour.js").Tone} */
+const MASKED = { css: "transparent", over: "inherit" };
+
 /** A value as the readouts say it. @param {any} view @param {number} value */
 export const valueWords = (view, value) => view.state.shown === "scores" ? signed(value) : number(value, 4);
 
@@ -11,6 +14,10 @@ export function words({ bundle, update, peek }) {
   const list = make("ol", { class: "x-text", "aria-label": "The text. Arrow keys walk; the token with the focus is the query, Enter locks it." });
   const readout = make("p", { class: "x-readout", "aria-live": "polite" }, "\u00a0");
   let shown = -1, placed = -1, buttons = [], view = null;
+  /** The tone of each token, and the tokens that are marked. @type {import("inspector/colour.js").Tone[]} */
+  let tones = [];
+  /** @type {number[]} */
+  let marked = [];
 
   /** The token under an event. @param {Event} event */
   const at = event => {
@@ -24,6 +31,34 @@ export function words({ bundle, update, peek }) {
     const [from, to] = state.way === "from" ? [query, place] : [place, query];
     readout.replaceChildren(`“${bare(labels[from])}” ${from} → “${bare(labels[to])}” ${to}  `, make("b", {},
       from < to ? "masked: a later token" : Number.isNaN(value) ? "left out" : valueWords(view, value)));
+  }
+
+  /** Shade a token by its value. What stays as it is is not touched: a text may have a thousand. @param {number} place */
+  function shade(place) {
+    const { values, colours, largest, scale } = view, value = values[place], button = buttons[place];
+    const tone = Number.isNaN(value) ? MASKED : colours.tone(largest ? value / largest : 0, scale);
+    if (tones[place] === tone) return;
+    tones[place] = tone;
+    button.style.setProperty("--shade", tone.css);
+    button.style.setProperty("--on", tone.over);
+    button.classList.toggle("x-masked", tone === MASKED);
+  }
+
+  /** Mark a token as the query, the key, the one that is locked, the one that Tab comes to, or unmark it. @param {number} place */
+  function mark(place) {
+    const { state, query, key } = view, button = buttons[place];
+    button.classList.toggle("x-query", place === query);
+    button.classList.toggle("x-key", place === key);
+    button.setAttribute("aria-pressed", String(place === state.query && state.locked));
+    button.tabIndex = place === state.query ? 0 : -1;
+  }
+
+  /** Say what a token is, for those who cannot see its shade. @param {number} place */
+  function name(place) {
+    const { state, query, values } = view, value = values[place];
+    buttons[place].setAttribute("aria-label", `${bare(bundle.texts[state.text].labels[place])}, position ${place}${
+      place === query ? ", query" : ""}${
+      Number.isNaN(value) ? "" : `, ${state.way === "from" ? "looked at with" : "looks with"} ${valueWords(view, value)}`}`);
   }
 
   list.addEventListener("pointerover", event => {
@@ -57,32 +92,28 @@ export function words({ bundle, update, peek }) {
     /** @param {any} now */
     render(now) {
       view = now;
-      const { state, query, values, colours } = now;
+      const { state, query } = now;
       if (shown !== state.text) {
         shown = state.text;
         placed = -1;
         const { labels } = bundle.texts[state.text];
-        buttons = labels.map((label, i) => make("button", { type: "button", tabindex: "-1", title: `position ${i}` }, label));
+        buttons = labels.map((label, i) =>
+          make("button", { type: "button", tabindex: "-1", "aria-pressed": "false", title: `position ${i}` }, label));
+        [tones, marked] = [[], []];
         list.replaceChildren(...buttons.map(button => make("li", {}, button)));
       }
-      const { labels } = bundle.texts[state.text];
-      if (query === state.query && query !== placed) {      // a long text scrolls in its box: the query is in sight
-        placed = query;
-        const box = list.getBoundingClientRect(), own = buttons[query].getBoundingClientRect();
-        if (own.top < box.top || own.bottom > box.bottom) list.scrollTop += own.top - box.top - box.height / 2;
-      }
-      buttons.forEach((button, place) => {
-        const value = values[place], masked = Number.isNaN(value), part = masked || !now.largest ? 0 : value / now.largest;
-        button.style.setProperty("--shade", masked ? "transparent" : colours.css(part, now.scale));
-        button.style.setProperty("--on", masked ? "inherit" : colours.over(part, now.scale));
-        button.classList.toggle("x-masked", masked);
-        button.classList.toggle("x-query", place === query);
-        button.classList.toggle("x-key", place === now.key);
-        button.setAttribute("aria-pressed", String(place === state.query && state.locked));
-        button.setAttribute("aria-label", `${bare(labels[place])}, position ${place}${place === query ? ", query" : ""}${
-          masked ? "" : `, ${state.way === "from" ? "looked at with" : "looks with"} ${valueWords(now, value)}`}`);
-        button.tabIndex = place === state.query ? 0 : -1;
-      });
+      buttons.forEach((_, place) => shade(place));
+      for (const place of new Set([...marked, query, now.key, state.query])) if (place >= 0) mark(place);
+      marked = [query, now.key, state.query];
+      if (!now.peeked) buttons.forEach((_, place) => name(place));        // for those who do not point at tokens
+    },
+    /** Bring the query into sight: a long text scrolls in its box. Once it is drawn: it reads the page's measures. */
+    reveal() {
+      const { state, query } = view;
+      if (query !== state.query || query === placed) return;
+      placed = query;
+      const box = list.getBoundingClientRect(), own = buttons[query].getBoundingClientRect();
+      if (own.top < box.top || own.bottom > box.bottom) list.scrollTop += own.top - box.top - box.height / 2;
     },
   };
 }
