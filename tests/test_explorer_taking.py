@@ -205,7 +205,7 @@ def test_the_png_has_the_cells_colours(browser, made, scheme):
         want = torch.lerp(ramp[low], ramp[low + 1], level - low)
         found = image[int(top + (query + 0.5) * side), int(left + (key + 0.5) * side)]
         assert np.abs(found - want.numpy()).max() <= 4, (query, key)
-    scale = image[top + 1800 + 2 * (14 + 5)]                                    # the colour scale below the grid, even in its ramp
+    scale = image[top + 1800 + 2 * (14 + 5)]                # the colour scale below the grid, even in its ramp
     for at in (0.01, 0.25, 0.5, 0.8, 0.99):
         want = torch.lerp(ramp[int(at * 32)], ramp[int(at * 32) + 1], at * 32 % 1)
         assert np.abs(scale[int(left + at * 1800)] - want.numpy()).max() <= 4, at
@@ -254,7 +254,8 @@ APART = """async () => {
   const small = picture => drawn(drawn(picture, width, height), width / 8, height / 8).getContext("2d")
     .getImageData(0, 0, width / 8, height / 8).data;
   const [a, b] = [small(one), small(image)];
-  return [image.naturalWidth / width, image.naturalHeight / height, a.reduce((most, x, at) => Math.max(most, Math.abs(x - b[at])), 0)];
+  return [image.naturalWidth / width, image.naturalHeight / height,
+    a.reduce((most, x, at) => Math.max(most, Math.abs(x - b[at])), 0)];
 }"""
 
 

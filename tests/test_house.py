@@ -52,6 +52,12 @@ def test_data_runs_one_way():
                 assert rank[other] < rank[me], f"{path.relative_to(ROOT)} imports {other}, which comes later"
 
 
+def test_scripts_of_pages_keep_to_the_width_of_the_code():
+    for path in PACKAGE.rglob("*.js"):
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            assert len(line) <= 125, f"{path.relative_to(ROOT)}:{number}"
+
+
 def test_no_module_bears_a_public_function_s_name():
     public = set(inspector.__all__)
     for path in PACKAGE.iterdir():

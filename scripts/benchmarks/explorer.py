@@ -15,10 +15,11 @@ from .report import their_pages
 
 TOKENS, PEERS_TOKENS = (64, 512, 1024), 64
 CLICKS = 7              # of each kind in one opened page
+REST = 400              # milliseconds from pointing to clicking
 
 # Two frames after the explorer says that it has drawn: what it drew is on the screen.
 DRAWN = """before => new Promise(done => {
-  const look = () => Number(document.getElementById("explorer").dataset.ready ?? 0) > before
+  const look = () => Number(document.getElementById("explorer")?.dataset.ready ?? 0) > before
     ? requestAnimationFrame(() => requestAnimationFrame(done)) : requestAnimationFrame(look);
   look();
 })"""
@@ -31,6 +32,13 @@ SINCE_CLICK = f"""async selector => {{
 }}"""
 
 
+def clicked(tab, selector):
+    """Seconds from a click to its answer. As for a hand, the pointer comes first and rests there a moment."""
+    tab.hover(selector)
+    tab.wait_for_timeout(REST)
+    return tab.evaluate(SINCE_CLICK, selector)
+
+
 def used(playwright, path, page, tokens, config):
     """One page in a fresh browser: {"picture", "token", "head": seconds; "heap": bytes after all clicks}."""
     browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
@@ -39,14 +47,13 @@ def used(playwright, path, page, tokens, config):
         tab.set_default_timeout(PATIENCE)
         session = tab.context.new_cdp_session(tab)
         tab.goto(page.resolve().as_uri(), wait_until="commit")
-        tab.wait_for_selector("#explorer[data-ready]", state="attached")
         found = {"picture": tab.evaluate(SINCE_NAVIGATION)}
         places = [(step + 1) * tokens // (CLICKS + 1) for step in range(CLICKS)]
         heads = [f"{step % config.n_layer}.{(5 * step + 2) % config.n_head}" for step in range(CLICKS)]     # none twice
         clicks = {"token": [f".x-text li:nth-child({place + 1}) button" for place in places],
                   "head": [f'button[data-head="{head}"]' for head in heads]}
         for kind, selectors in clicks.items():
-            found[kind] = statistics.median(tab.evaluate(SINCE_CLICK, selector) for selector in selectors)
+            found[kind] = statistics.median(clicked(tab, selector) for selector in selectors)
         session.send("HeapProfiler.collectGarbage")
         heap = session.send("Runtime.getHeapUsage")          # arrays of numbers lie outside the heap proper, and count too
         return {**found, "heap": heap["usedSize"] + heap.get("backingStorageSize", 0)}

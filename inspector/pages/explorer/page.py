@@ -53,5 +53,5 @@ def explorer_page(bundle, facts):
     first = {each for each in (*shown.values(), *shown.get("moves", {}).values()) if isinstance(each, str)}
     in_order = sorted(enumerate(parts), key=lambda part: part[1] not in first)
     return render("explorer.html", facts, here="explorer", thin="", explorer_css=static("explorer.css"),
-                  modules=script_json(inlined_modules()), module_names=module_names(), bundle=script_json(rest), parts=in_order,
-                  data=script_json({"labels": [], "maps": {}}))
+                  modules=script_json(inlined_modules()), module_names=module_names(), bundle=script_json(rest),
+                  parts=in_order, data=script_json({"labels": [], "maps": {}}))

@@ -33,14 +33,16 @@
 
   // Many layers: the bar above starts at this page's own.
   const here = document.querySelector(".layers [aria-current]");
-  if (here) here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.offsetLeft - here.parentElement.clientWidth / 2;
+  const bar = here?.parentElement;
+  if (bar) bar.scrollLeft = here.offsetLeft - bar.offsetLeft - bar.clientWidth / 2;
 
   // Induction: a token under the pointer or with the focus lights the arcs that leave or reach it, and their other ends.
   for (const list of document.querySelectorAll(".arcs")) {
     const arcs = [...list.querySelectorAll(".arc")];
     const lines = arc => [arc.parentElement.dataset.line, arc.dataset.to];
     const light = event => {
-      const line = event.type === "pointerleave" || event.type === "focusout" ? null : event.target.closest("li")?.dataset.line;
+      const left = event.type === "pointerleave" || event.type === "focusout";
+      const line = left ? null : event.target.closest("li")?.dataset.line;
       const own = new Set(arcs.filter(arc => lines(arc).includes(line)));
       const ends = new Set([...own].flatMap(lines));
       list.classList.toggle("lit", own.size > 0);

@@ -22,12 +22,14 @@ function joined(planes, size) {
 export const unpackBytes = text => inflated(text);
 
 /** Packed numbers of 4 or 8 bytes. @param {string} text @param {typeof Float32Array|typeof Float64Array} [Kind] */
-export const unpackFloats = async (text, Kind = Float32Array) => new Kind(joined(await inflated(text), Kind.BYTES_PER_ELEMENT));
+export const unpackFloats = async (text, Kind = Float32Array) =>
+  new Kind(joined(await inflated(text), Kind.BYTES_PER_ELEMENT));
 
 /** Packed halves, as float32: sign, exponent and fraction put where a float32 has them (IEEE 754).
  *  @param {string} text @param {number} [unit] what each is multiplied by */
 export async function unpackHalves(text, unit = 1) {
-  const planes = await inflated(text), count = planes.length / 2, bits = new Uint32Array(count), found = new Float32Array(bits.buffer);
+  const planes = await inflated(text), count = planes.length / 2;
+  const bits = new Uint32Array(count), found = new Float32Array(bits.buffer);
   for (let i = 0; i < count; i++) {
     const high = planes[count + i], exponent = high >> 2 & 31, fraction = (high & 3) << 8 | planes[i];
     if (exponent === 0) found[i] = (high & 128 ? -1 : 1) * fraction * 2 ** -24;

@@ -53,7 +53,8 @@ export class Colours {
     this.signed = inks(bundle.signed[theme]);
   }
 
-  /** How a number becomes a picture's pixel, 32 bits of it. @param {string} scale @param {number} largest the number at its head
+  /** How a number becomes a picture's pixel, 32 bits of it. @param {string} scale
+   *  @param {number} largest the number at its head
    *  @returns {(value: number) => number} */
   pixelOf(scale, largest) {
     const { pixels } = scale === "signed" ? this.signed : this.ramp;

@@ -17,7 +17,8 @@ export function make(tag, attributes = {}, ...children) {
 }
 
 /** A table; the first cell of each row is its head.
- *  @param {string|null} caption @param {string[]} columns @param {(string|Node)[][]} rows @param {number} [on] the marked row */
+ *  @param {string|null} caption @param {string[]} columns @param {(string|Node)[][]} rows
+ *  @param {number} [on] the marked row */
 export const table = (caption, columns, rows, on) => make("table", { class: "x-table" },
   caption === null ? null : make("caption", {}, caption),
   make("thead", {}, make("tr", {}, ...columns.map(name => make("th", { scope: "col" }, name)))),
@@ -41,7 +42,8 @@ export function checkbox(label, changed) {
   return { element: make("label", { class: "x-check" }, input, label), set: wanted => { input.checked = wanted; } };
 }
 
-/** A list to choose from, filled anew when its options change. @param {string} label @param {(value: string) => void} chosen */
+/** A list to choose from, filled anew when its options change. @param {string} label
+ *  @param {(value: string) => void} chosen */
 export function select(label, chosen) {
   const list = make("select", { on: { change: () => chosen(list.value) } });
   let shown = "";

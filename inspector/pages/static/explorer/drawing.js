@@ -1,4 +1,4 @@
-// A grid: cells as pixels, labels of tokens along two sides. Drawn with a pen, so that the screen and the exported pictures share it.
+// A grid: cells as pixels, labels of tokens along two sides. Drawn with a pen: screen and exported pictures share it.
 
 import { make } from "inspector/dom.js";
 import { fitted, widthOf } from "inspector/pen.js";
@@ -11,7 +11,8 @@ export const PITCH = 11;        // pixels from one label to the next, at least
 const LONGEST = 130;            // pixels of the longest label
 const HATCH = 5;                // pixels from one line of the hatching to the next
 
-/** How many cells a side one drawn cell stands for: a screen would drop rows without a word. @param {number} n @param {number} pixels */
+/** How many cells a side one drawn cell stands for: a screen would drop rows without a word. @param {number} n
+ *  @param {number} pixels */
 export const blockOf = (n, pixels) => Math.max(1, Math.ceil(n / Math.max(1, pixels)));
 
 /** The latest picture of a grid's cells: the same grid is drawn again for every query.
@@ -23,8 +24,9 @@ const painted = new WeakMap();
 export function cellsOf({ values, n, scale, largest }, colours, block) {
   const key = [scale, largest, colours.theme, block].join(), found = painted.get(values);
   if (found?.key === key) return found.canvas;
-  const side = Math.ceil(n / block), canvas = make("canvas", { width: side, height: side }), context = canvas.getContext("2d");
-  const image = context.createImageData(side, side), pixels = new Uint32Array(image.data.buffer), colour = colours.pixelOf(scale, largest || 1);
+  const side = Math.ceil(n / block), canvas = make("canvas", { width: side, height: side });
+  const context = canvas.getContext("2d"), image = context.createImageData(side, side);
+  const pixels = new Uint32Array(image.data.buffer), colour = colours.pixelOf(scale, largest || 1);
   for (let row = 0; row < side; row++) {
     for (let column = 0; column <= row; column++) {
       let most = block === 1 ? values[row * n + column] : NaN;
@@ -52,10 +54,12 @@ function stepOf(n, side) {
   return step;
 }
 
-/** How wide the labels of a grid are, in pixels, cut at a limit. @param {string[]} labels @param {number} side @param {number} most */
+/** How wide the labels of a grid are, in pixels, cut at a limit. @param {string[]} labels @param {number} side
+ *  @param {number} most */
 export function gutterOf(labels, side, most = LONGEST) {
   const size = sizeOf(side / labels.length), step = stepOf(labels.length, side);
-  return Math.ceil(Math.min(most, Math.max(...labels.filter((_, i) => i % step === 0).map(label => widthOf(label, size)))) + 8);
+  const widths = labels.filter((_, i) => i % step === 0).map(label => widthOf(label, size));
+  return Math.ceil(Math.min(most, Math.max(...widths)) + 8);
 }
 
 /** Slanted lines over a square. @param {number} x @param {number} y @param {number} side */

@@ -20,7 +20,8 @@ let mounted = 0;        // names of radio buttons differ from explorer to explor
 /**
  * Put an explorer into an element.
  * @param {HTMLElement} root @param {any} bundle see bundle.py
- * @param {{read?: (packed: any) => string|Promise<string>, linked?: boolean, state?: any, changed?: (state: any) => void, middle?: Element}} [options]
+ * @param {{read?: (packed: any) => string|Promise<string>, linked?: boolean, state?: any, changed?: (state: any) => void,
+ *  middle?: Element}} [options]
  *   read: what a packed part's name stands for; linked: the page's address holds the state; state: to start with;
  *   changed: is told of every new state; middle: stands below the open head
  */
@@ -49,23 +50,26 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
   }
 
   /** A cell was chosen. @param {number} i its query @param {number} j its key */
-  const pick = (i, j) => update(state.way === "from" ? { query: i, key: j, locked: true } : { query: j, key: i, locked: true });
+  const pick = (i, j) => update({ ...state.way === "from" ? { query: i, key: j } : { query: j, key: i }, locked: true });
 
   const context = { bundle, store, update, peek, pick, uid, linked };
   const grid = plot("Attention", pick, value => valueWords(last, value));
-  const parts = { wall: wall(context), words: words(context), controls: controls(context), row: row(context), moves: moves(context),
-    compare: compare(context), save: save(context) };
+  const parts = { wall: wall(context), words: words(context), controls: controls(context), row: row(context),
+    moves: moves(context), compare: compare(context), save: save(context) };
   const heading = make("h2", { class: "x-head", "aria-live": "polite" });
   const texts = make("div", { class: "x-texts", role: "group", "aria-label": "Texts" });
+  const paper = (href, name) => make("a", { href, target: "_blank", rel: "noreferrer" }, name);
   const caveat = make("p", { class: "note x-caveat" }, "A grid says where a head drew from, not what it did with it. ",
-    make("a", { href: "https://aclanthology.org/N19-1357/", target: "_blank", rel: "noreferrer" }, "Jain and Wallace 2019"), ", ", make("a", { href: "https://aclanthology.org/D19-1002/", target: "_blank", rel: "noreferrer" }, "Wiegreffe and Pinter 2019"), ".");
+    paper("https://aclanthology.org/N19-1357/", "Jain and Wallace 2019"), ", ",
+    paper("https://aclanthology.org/D19-1002/", "Wiegreffe and Pinter 2019"), ".");
   const open = make("section", { class: "x-main", "aria-label": "One head" },
     make("div", { class: "x-bar" }, heading, parts.save.element), texts, parts.words.element,
     parts.controls.element, make("div", { class: "x-cols" }, make("div", {}, grid.element, caveat), parts.row.element));
   const element = make("div", { class: "x-explorer" }, make("div", { class: "x-stage" }, parts.wall.element, open),
     ...middle ? [middle] : [], parts.compare.element, parts.moves.element);
   if (bundle.texts.length > 1) {
-    texts.append(...bundle.texts.map((text, i) => make("button", { type: "button", "data-text": String(i), on: { click: () => update({ text: i }) } }, text.name ?? `text ${i + 1}: ${text.title}`)));
+    texts.append(...bundle.texts.map((text, i) => make("button", { type: "button", "data-text": String(i),
+      on: { click: () => update({ text: i }) } }, text.name ?? `text ${i + 1}: ${text.title}`)));
   }
 
   root.replaceChildren(make("p", { class: "note" }, "Opening …"));

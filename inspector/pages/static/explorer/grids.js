@@ -24,11 +24,14 @@ export function rowError(head, i, choice, weights) {
   const away = j => choice.beta * head.rounding * Math.abs(head.s[start(i) + j]);
   let mean = 0, most = 0;
   for (let j = 0; j <= i; j++) if (weights[j] > 0) mean += weights[j] * away(j);
-  for (let j = 0; j <= i; j++) if (weights[j] > 0) most = Math.max(most, weights[j] * Math.expm1(away(j) + mean) * Math.exp(mean));
+  for (let j = 0; j <= i; j++) {
+    if (weights[j] > 0) most = Math.max(most, weights[j] * Math.expm1(away(j) + mean) * Math.exp(mean));
+  }
   return Math.min(1, most);
 }
 
-/** A grid [query, key] from its rows, NaN above the diagonal. @param {number} n @param {(i: number) => ArrayLike<number>} rowOf */
+/** A grid [query, key] from its rows, NaN above the diagonal. @param {number} n
+ *  @param {(i: number) => ArrayLike<number>} rowOf */
 function fromRows(n, rowOf) {
   const grid = new Float32Array(n * n).fill(NaN);
   for (let i = 0; i < n; i++) grid.set(rowOf(i), i * n);

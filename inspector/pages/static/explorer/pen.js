@@ -19,12 +19,14 @@ export function fitted(text, size, most) {
 
 /**
  * How a text stands: its middle at the height of its place.
- * @typedef {{size: number, fill: string, anchor?: "start"|"middle"|"end", turned?: boolean}} Lettering turned: it runs upwards
+ * @typedef {{size: number, fill: string, anchor?: "start"|"middle"|"end", turned?: boolean}} Lettering turned: it runs
+ *  upwards
  */
 
 /** Draws on a canvas. */
 export class CanvasPen {
-  /** @param {HTMLCanvasElement} canvas @param {number} width @param {number} height @param {number} ratio pixels of the canvas to one */
+  /** @param {HTMLCanvasElement} canvas @param {number} width @param {number} height
+   *  @param {number} ratio pixels of the canvas to one */
   constructor(canvas, width, height, ratio) {
     const [wide, high] = [Math.round(width * ratio), Math.round(height * ratio)];
     if (canvas.width !== wide) canvas.width = wide;
@@ -39,7 +41,8 @@ export class CanvasPen {
   /** @param {string} text @param {number} x @param {number} y @param {Lettering} how */
   text(text, x, y, { size, fill, anchor = "start", turned = false }) {
     const { context } = this;
-    Object.assign(context, { font: `${size}px ${FAMILY}`, fillStyle: fill, textAlign: anchor === "middle" ? "center" : anchor });
+    const textAlign = anchor === "middle" ? "center" : anchor;
+    Object.assign(context, { font: `${size}px ${FAMILY}`, fillStyle: fill, textAlign });
     if (!turned) return context.fillText(text, x, y);
     context.save();
     context.translate(x, y);
@@ -48,8 +51,10 @@ export class CanvasPen {
     return context.restore();
   }
 
-  /** A picture, unsmoothed, stretched over a box. @param {HTMLCanvasElement} picture @param {number} x @param {number} y @param {number} width
-   *  @param {number} height @param {number} [part] how many of its pixels, from the left and from the top; may end within one */
+  /** A picture, unsmoothed, stretched over a box. @param {HTMLCanvasElement} picture @param {number} x @param {number} y
+   *  @param {number} width
+   *  @param {number} height
+   *  @param {number} [part] how many of its pixels, from the left and from the top; may end within one */
   image(picture, x, y, width, height, part) {
     this.context.drawImage(picture, 0, 0, part ?? picture.width, part ?? picture.height, x, y, width, height);
   }
@@ -109,7 +114,8 @@ export class SvgPen {
     this.parts.push(`<path d="${path}" fill="none" stroke="${stroke}"/>`);
   }
 
-  /** @param {number} x @param {number} y @param {number} width @param {number} height @param {{fill?: string, stroke?: string}} how */
+  /** @param {number} x @param {number} y @param {number} width @param {number} height
+   *  @param {{fill?: string, stroke?: string}} how */
   box(x, y, width, height, { fill = "none", stroke = "none" }) {
     this.parts.push(`<rect x="${place(x)}" y="${place(y)}" width="${place(width)}" height="${place(height)}" fill="${fill}" `
       + `stroke="${stroke}"/>`);

@@ -20,7 +20,8 @@ export function inks(element) {
  */
 export function plot(name, pick, say) {
   const canvas = make("canvas", {}), cursor = make("div", { class: "x-cursor", hidden: true });
-  const cells = make("div", { class: "x-cells", tabindex: "0", role: "application", "aria-roledescription": "grid" }, cursor);
+  const cells = make("div", { class: "x-cells", tabindex: "0", role: "application", "aria-roledescription": "grid" },
+    cursor);
   const readout = make("figcaption", { class: "x-readout", "aria-live": "polite" }, "\u00a0");
   const title = make("p", { class: "x-title" });
   const sheet = make("div", { class: "x-sheet" }, canvas, cells);
@@ -30,8 +31,8 @@ export function plot(name, pick, say) {
   function show(i, j) {
     row = Math.max(0, Math.min(grid.n - 1, i));
     column = Math.max(0, Math.min(grid.n - 1, j));
-    const cell = side / grid.n, size = Math.max(6, cell);
-    Object.assign(cursor.style, { left: `${column * cell - (size - cell) / 2}px`, top: `${row * cell - (size - cell) / 2}px`, width: `${size}px`, height: `${size}px` });
+    const cell = side / grid.n, size = Math.max(6, cell), from = place => `${place * cell - (size - cell) / 2}px`;
+    Object.assign(cursor.style, { left: from(column), top: from(row), width: `${size}px`, height: `${size}px` });
     cursor.hidden = false;
     const value = grid.values[row * grid.n + column];
     readout.replaceChildren(`“${bare(grid.labels[row])}” ${row} → “${bare(grid.labels[column])}” ${column}  `,
@@ -45,8 +46,8 @@ export function plot(name, pick, say) {
 
   /** The cell under the pointer. @param {PointerEvent|MouseEvent} event */
   function under(event) {
-    const box = cells.getBoundingClientRect();
-    return [Math.floor((event.clientY - box.top) / box.height * grid.n), Math.floor((event.clientX - box.left) / box.width * grid.n)];
+    const { left, top, width, height } = cells.getBoundingClientRect();
+    return [(event.clientY - top) / height, (event.clientX - left) / width].map(part => Math.floor(part * grid.n));
   }
 
   cells.addEventListener("pointermove", event => show(...under(event)));
@@ -86,7 +87,8 @@ export function plot(name, pick, say) {
       if (theme !== colours) ink = inks(element);
       [grid, colours, query] = [next, theme, asked];
       title.textContent = grid.title;
-      cells.setAttribute("aria-label", `${name}: ${grid.title}, ${grid.n} tokens. Arrow keys read a cell, Enter makes it the query and the key.`);
+      cells.setAttribute("aria-label",
+        `${name}: ${grid.title}, ${grid.n} tokens. Arrow keys read a cell, Enter makes it the query and the key.`);
       bar.render(grid, colours);
       clear();
       redraw();

@@ -7,7 +7,8 @@ import { valueWords } from "inspector/words.js";
 
 const ROWS = 12;        // of the table, until all are asked for
 
-/** The places of a row's values in descending order; what is masked or left out is no part of it. @param {ArrayLike<number>} values */
+/** The places of a row's values in descending order; what is masked or left out is no part of it.
+ *  @param {ArrayLike<number>} values */
 export const descending = values => Array.from(values, (_, place) => place).filter(place => !Number.isNaN(values[place]))
   .sort((a, b) => values[b] - values[a]);
 
@@ -29,9 +30,10 @@ export function row({ bundle, update }) {
     const { state, query, values, exactRow } = view, { labels } = bundle.texts[state.text], from = state.way === "from";
     const places = descending(values), listed = all ? places : places.slice(0, ROWS);
     const what = { pattern: "weight", scores: "score", values: "weight × length" }[state.shown];
-    caption.textContent = from ? `What “${bare(labels[query])}” (${query}) looks at` : `Who looks at “${bare(labels[query])}” (${query})`;
-    head.replaceChildren(make("th", { scope: "col" }, from ? "key" : "query"), make("th", { scope: "col" }, what),
-      ...exactRow ? [make("th", { scope: "col" }, "exact")] : [], make("th", { scope: "col" }, make("span", { class: "x-hidden" }, "share")));
+    const own = `“${bare(labels[query])}” (${query})`, share = make("span", { class: "x-hidden" }, "share");
+    caption.textContent = from ? `What ${own} looks at` : `Who looks at ${own}`;
+    head.replaceChildren(...[from ? "key" : "query", what, ...exactRow ? ["exact"] : [], share]
+      .map(name => make("th", { scope: "col" }, name)));
     body.replaceChildren(...listed.map(place => make("tr", { class: place === view.key ? "x-on" : null },
       make("th", { scope: "row" }, make("button", { type: "button", on: { click: () => update({ key: place }) } },
         make("span", { class: "token" }, labels[place]), make("sup", {}, String(place)))),
@@ -51,16 +53,20 @@ export function row({ bundle, update }) {
       const { state, weights, query } = now, { labels, error, kind } = bundle.texts[state.text];
       const top = largest(weights);
       const counted = descending(weights).length, spread = counted && (state.heads.length === 1 || state.merge === "mean");
-      sums.replaceChildren("Row of ", make("b", {}, `“${bare(labels[query])}” ${query}`), " · entropy ", make("b", { class: "x-entropy" }, spread ? entropy(weights).toFixed(3) : "–"),
-        ` of ${counted ? Math.log(counted).toFixed(3) : "–"} nats (0: one token, the most: all alike) · top weight `, make("b", { class: "x-top" }, counted ? number(weights[top], 3) : "–"),
+      sums.replaceChildren("Row of ", make("b", {}, `“${bare(labels[query])}” ${query}`),
+        " · entropy ", make("b", { class: "x-entropy" }, spread ? entropy(weights).toFixed(3) : "–"),
+        ` of ${counted ? Math.log(counted).toFixed(3) : "–"} nats (0: one token, the most: all alike)`,
+        " · top weight ", make("b", { class: "x-top" }, counted ? number(weights[top], 3) : "–"),
         ...counted ? [` on “${bare(labels[top])}” ${top}`] : []);
       const left = [!state.first && "the first token", !state.self && "the query itself"].filter(Boolean).join(" and ");
-      const off = now.error !== null ? `Weights of this row are within ${bound(now.error)}` : kind === "log" ? `Weights shown are within ${bound(error.bound)} at any sharpness (the farthest at sharpness 1: ${bound(error.measured)})`
-        : `Weights shown are within ${bound(error.measured / 2)} × the sharpness`;
-      const table = bundle.table && state.text === 0 ? make("a", { href: bundle.table }, bundle.table) : null;
-      note.replaceChildren(`${left ? `Without ${left}: the rest is renormalised to sum to 1. ` : ""}${off}; ${
-        now.exactRow ? "the exact ones are the model's own" : table ? "exact ones stand in" : "exact ones: inspector trace --attention"}`,
-      ...table ? [now.exactRow ? ", as in " : " ", table] : [], ".");
+      const off = now.error !== null ? `Weights of this row are within ${bound(now.error)}`
+        : kind === "log" ? `Weights shown are within ${bound(error.bound)} at any sharpness (the farthest at sharpness 1: ${
+          bound(error.measured)})` : `Weights shown are within ${bound(error.measured / 2)} × the sharpness`;
+      const file = bundle.table && state.text === 0 ? make("a", { href: bundle.table }, bundle.table) : null;
+      const exactly = now.exactRow ? "the exact ones are the model's own"
+        : file ? "exact ones stand in" : "exact ones: inspector trace --attention";
+      note.replaceChildren(left ? `Without ${left}: the rest is renormalised to sum to 1. ` : "", `${off}; ${exactly}`,
+        ...file ? [now.exactRow ? ", as in " : " ", file] : [], ".");
       show();
     },
   };

@@ -20,7 +20,8 @@ function download(name, blob) {
 }
 
 /** A cell of CSV: text in quotes, an empty cell for what is no number. @param {string|number} value */
-const cell = value => typeof value === "number" ? (Number.isFinite(value) ? String(value) : "") : `"${value.replaceAll("\"", "\"\"")}"`;
+const cell = value => typeof value !== "number" ? `"${value.replaceAll("\"", "\"\"")}"`
+  : Number.isFinite(value) ? String(value) : "";
 
 /** @param {(string|number)[][]} rows */
 export const csv = rows => rows.map(row => row.map(cell).join(",") + "\r\n").join("");
@@ -66,15 +67,19 @@ export function picture(view, bundle, element) {
   return canvas;
 }
 
-/** The view as SVG: cells as one picture a grid, labels as text. @param {any} view @param {any} bundle @param {Element} element */
-export const svg = (view, bundle, element) => String(drawn(view, bundle, element, (width, height) => new SvgPen(width, height)));
+/** The view as SVG: cells as one picture a grid, labels as text. @param {any} view @param {any} bundle
+ *  @param {Element} element */
+export const svg = (view, bundle, element) =>
+  String(drawn(view, bundle, element, (width, height) => new SvgPen(width, height)));
 
 /** The cells of the open row or of the whole grid. @param {any} view @param {any} bundle @param {boolean} whole */
 export function cells({ state, grid, query, exactRow, values }, bundle, whole) {
-  const labels = bundle.texts[state.text].labels.map(label => label.replaceAll("\u200e", ""));       // which only directs the screen
+  // Without the mark that only directs the screen.
+  const labels = bundle.texts[state.text].labels.map(label => label.replaceAll("\u200e", ""));
   const n = grid.n, rows = [], from = state.way === "from";
-  const name = { pattern: "weight", scores: "score", values: "value_weighted" }[state.shown], one = state.heads.length === 1;
-  const [who, whose] = one ? [["layer", "head"], state.heads[0].split(".").map(Number)] : [["heads", "merge"], [state.heads.join(" "), state.merge]];
+  const name = { pattern: "weight", scores: "score", values: "value_weighted" }[state.shown];
+  const [who, whose] = state.heads.length === 1 ? [["layer", "head"], state.heads[0].split(".").map(Number)]
+    : [["heads", "merge"], [state.heads.join(" "), state.merge]];
   for (let i = 0; i < n; i++) {
     for (let j = 0; j <= i; j++) {
       if (!whole && (from ? i : j) !== query) continue;
@@ -87,8 +92,9 @@ export function cells({ state, grid, query, exactRow, values }, bundle, whole) {
 
 /** A file's name for a view, without its end: L1H5_pattern, and what is not as the model runs. @param {any} state */
 export function stem(state) {
-  const heads = state.heads.length > 4 ? `${state.heads.length}_heads` : state.heads.map(head => `L${head.replace(".", "H")}`).join("_");
-  return [heads, state.shown, state.beta !== 1 && `sharpness_${significant(state.beta)}`, !state.first && "without_first", !state.self && "without_self"]
+  const { heads, shown, beta, first, self } = state;
+  const names = heads.length > 4 ? `${heads.length}_heads` : heads.map(head => `L${head.replace(".", "H")}`).join("_");
+  return [names, shown, beta !== 1 && `sharpness_${significant(beta)}`, !first && "without_first", !self && "without_self"]
     .filter(Boolean).join("_");
 }
 
@@ -96,11 +102,12 @@ export function stem(state) {
 export function save({ bundle, linked }) {
   let view = null;
   const status = make("span", { class: "x-said", role: "status" });
+  const table = (name, whole) => download(name, new Blob([cells(view, bundle, whole)], { type: "text/csv" }));
   const kinds = {
-    PNG: async () => download(`${stem(view.state)}.png`, await new Promise(done => picture(view, bundle, element).toBlob(done))),
+    PNG: () => picture(view, bundle, element).toBlob(blob => download(`${stem(view.state)}.png`, blob)),
     SVG: () => download(`${stem(view.state)}.svg`, new Blob([svg(view, bundle, element)], { type: "image/svg+xml" })),
-    "Row as CSV": () => download(`${stem(view.state)}_${view.state.way}_${view.query}.csv`, new Blob([cells(view, bundle, false)], { type: "text/csv" })),
-    "Grid as CSV": () => download(`${stem(view.state)}.csv`, new Blob([cells(view, bundle, true)], { type: "text/csv" })),
+    "Row as CSV": () => table(`${stem(view.state)}_${view.state.way}_${view.query}.csv`, false),
+    "Grid as CSV": () => table(`${stem(view.state)}.csv`, true),
   };
   const link = make("a", { class: "x-link" }, "Link to this view");
   link.addEventListener("click", async event => {
@@ -114,7 +121,8 @@ export function save({ bundle, linked }) {
     setTimeout(() => { status.textContent = ""; }, 3000);
   });
   const element = make("div", { class: "x-save", role: "group", "aria-label": "Take it away" },
-    ...Object.entries(kinds).map(([label, act]) => make("button", { type: "button", on: { click: act } }, label)), linked ? link : null, status);
+    ...Object.entries(kinds).map(([label, act]) => make("button", { type: "button", on: { click: act } }, label)),
+    linked ? link : null, status);
   return {
     element,
     /** @param {any} now */

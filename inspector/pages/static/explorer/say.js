@@ -17,7 +17,8 @@ export const significant = value => !Number.isFinite(value) ? "–"
   : minus(value !== 0 && Math.abs(value) < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(3))));
 
 /** A number with its sign. @param {number} value @param {number} [digits] */
-export const signed = (value, digits = 2) => !Number.isFinite(value) ? "–" : (value > 0 ? "+" : "") + minus(value.toFixed(digits));
+export const signed = (value, digits = 2) =>
+  !Number.isFinite(value) ? "–" : (value > 0 ? "+" : "") + minus(value.toFixed(digits));
 
 /** The shortest decimals that read back as the same number, the number that stands in attention.csv. @param {number} value
  *  @param {string} dtype the model's: its weights are float64 if it is, else float32 */

@@ -29,9 +29,11 @@ export const MOST_BETA = 100;
 const MOST_CELLS = 8e6;         // of the heads shown together, the latest chosen: more would freeze the page
 
 /** A whole number within bounds. @param {any} value @param {number} low @param {number} high */
-const within = (value, low, high) => Math.max(low, Math.min(high, Number.isFinite(Number(value)) ? Math.round(Number(value)) : low));
+const within = (value, low, high) =>
+  Math.max(low, Math.min(high, Number.isFinite(Number(value)) ? Math.round(Number(value)) : low));
 
-/** A state that the bundle can show, whatever was asked for. @param {Partial<State>} asked @param {any} bundle @returns {State} */
+/** A state that the bundle can show, whatever was asked for. @param {Partial<State>} asked @param {any} bundle
+ *  @returns {State} */
 export function valid(asked, bundle) {
   const state = { ...START, ...asked };
   state.text = within(state.text, 0, bundle.texts.length - 1);
@@ -48,7 +50,8 @@ export function valid(asked, bundle) {
   state.beta = Number.isFinite(beta) ? Math.max(0, Math.min(MOST_BETA, beta)) : 1;
   for (const name of ["locked", "first", "self"]) state[name] = Boolean(state[name]);
   const [on, column] = String(state.order).split(":");
-  const known = column && bundle.names.some(name => name.column === column) && (on === "text" || on === "repeats" && bundle.repeats);
+  const known = column && bundle.names.some(name => name.column === column)
+    && (on === "text" || on === "repeats" && bundle.repeats);
   if (!known) state.order = "layer";
   if (!Object.hasOwn(text.heads, state.other) && !(/^t\d+$/.test(state.other) && otherText(state) !== state.text
       && otherText(state) < bundle.texts.length)) state.other = "";
@@ -66,8 +69,8 @@ export const otherText = state => state.other.startsWith("t") ? Number(state.oth
 export function toFragment(state) {
   const found = new URLSearchParams();
   for (const [name, value] of Object.entries(state)) {
-    if (name === "heads") found.set(name, value.join(" "));
-    else if (name === "query" || value !== START[name]) found.set(name, typeof value === "boolean" ? (value ? "yes" : "no") : String(value));
+    const text = name === "heads" ? value.join(" ") : typeof value === "boolean" ? (value ? "yes" : "no") : String(value);
+    if (name === "heads" || name === "query" || value !== START[name]) found.set(name, text);
   }
   return "#" + found.toString();
 }

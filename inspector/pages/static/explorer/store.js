@@ -24,7 +24,8 @@ function padded(rows, d) {
   return found;
 }
 
-/** Products of the queries i to i + 3 with the keys 0 to i + 3. @param {Float64Array} q padded @param {Float64Array} k padded
+/** Products of the queries i to i + 3 with the keys 0 to i + 3. @param {Float64Array} q padded
+ *  @param {Float64Array} k padded
  *  @param {number} d @param {number} i @param {Float64Array} found [ROWS, wide] */
 function products(q, k, d, i, found) {
   const wide = found.length / ROWS, q0 = i * d, q1 = q0 + d, q2 = q1 + d, q3 = q2 + d;
@@ -69,7 +70,8 @@ export function headOf(q, k, n, factor) {
   return { n, s, top, rounding: 0 };         // its error is that of q and k, which the page states
 }
 
-/** Logarithms of weights, row by row, each minus the largest of its row. @param {ArrayLike<number>} weights @param {number} n */
+/** Logarithms of weights, row by row, each minus the largest of its row. @param {ArrayLike<number>} weights
+ *  @param {number} n */
 export function logarithms(weights, n) {
   const s = new Float32Array(start(n));
   for (let i = 0; i < n; i++) {
@@ -82,7 +84,8 @@ export function logarithms(weights, n) {
 
 /** The stored texts of a bundle. */
 export class Store {
-  /** @param {any} bundle see bundle.py @param {(packed: any) => string|Promise<string>} read what a packed part's name stands for */
+  /** @param {any} bundle see bundle.py
+   *  @param {(packed: any) => string|Promise<string>} read what a packed part's name stands for */
   constructor(bundle, read = packed => packed) {
     this.bundle = bundle;
     this.read = read;

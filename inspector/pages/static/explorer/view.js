@@ -22,12 +22,13 @@ async function gridOf(store, state, text, heads) {
     Promise.all(state.shown === "values" ? heads.map(head => store.part(text, "value_norms", head)) : [])]);
   const made = function* () {
     for (const [i, head] of decoded.entries()) {
-      yield signed ? scores(head, state) : state.shown === "values" ? valueWeighted(pattern(head, state), norms[i]) : pattern(head, state);
+      yield signed ? scores(head, state)
+        : state.shown === "values" ? valueWeighted(pattern(head, state), norms[i]) : pattern(head, state);
     }
   };
   const values = merged(made(), state.merge);
-  return { values, n, labels, scale: signed ? "signed" : state.scale, largest: state.shown === "pattern" ? 1 : extent(values),
-    title: titleOf(state, heads), decoded };
+  return { values, n, labels, title: titleOf(state, heads), decoded, scale: signed ? "signed" : state.scale,
+    largest: state.shown === "pattern" ? 1 : extent(values) };
 }
 
 /** What stands beside the open grid, with the difference; null where nothing does. @param {Store} store @param {State} state
@@ -42,7 +43,8 @@ async function besideOf(store, state, shown) {
   return { grid: beside, difference: { values, n, labels, scale: "signed", largest: extent(values), title: "Difference" } };
 }
 
-/** What the moves of the open head need; null where it is not stored, or several are open. @param {Store} store @param {State} state */
+/** What the moves of the open head need; null where it is not stored, or several are open. @param {Store} store
+ *  @param {State} state */
 async function movesOf(store, { text, heads }) {
   if (heads.length > 1) return null;
   const [own, stream, writes] = await Promise.all([store.moves(text, heads[0]), store.floats(text, "stream"),
@@ -54,7 +56,8 @@ async function movesOf(store, { text, heads }) {
 const lineOf = ({ values, n }, place, way) => Float32Array.from({ length: n }, (_, at) =>
   way === "from" ? values[place * n + at] : values[at * n + place]);
 
-/** The exact weights of a row or column, NaN where masked. @param {ArrayLike<number>} exact @param {number} n @param {number} place
+/** The exact weights of a row or column, NaN where masked. @param {ArrayLike<number>} exact @param {number} n
+ *  @param {number} place
  *  @param {string} way */
 const exactOf = (exact, n, place, way) => Float64Array.from({ length: n }, (_, at) =>
   way === "from" ? (at <= place ? exact[start(place) + at] : NaN) : (at >= place ? exact[start(at) + place] : NaN));
@@ -78,11 +81,12 @@ export function viewer(store) {
   /** All that is shown of a state. @param {State} state @param {number|null} peeked the query that is pointed at, or null */
   return async function view(state, peeked) {
     const query = peeked ?? state.query, b = otherText(state), { text, first, self, way } = state;
-    const [[grid, beside], moves, levels, cosines] = await Promise.all([gridsOf(state), movesOf(store, state), store.thumbs(text),
-      b < 0 ? null : store.cosines(text, query, b, state.twin)]);
+    const [[grid, beside], moves, levels, cosines] = await Promise.all([gridsOf(state), movesOf(store, state),
+      store.thumbs(text), b < 0 ? null : store.cosines(text, query, b, state.twin)]);
     const values = lineOf(grid, query, way), rows = grid.decoded.map(head => row(head, query, state));
     const isExact = moves?.exact && state.shown === "pattern" && state.beta === 1 && first && self;
-    return { state, query, peeked: peeked !== null, grid, scale: grid.scale, largest: grid.largest, values, moves, levels, cosines,
+    return { state, query, peeked: peeked !== null, values, moves, levels, cosines,
+      grid, scale: grid.scale, largest: grid.largest,
       beside: beside && { ...beside, query: b < 0 ? query : state.twin },
       weights: merged(rows.map(each => each.slice()), state.merge),
       error: bundle.texts[text].kind === "log" && !(first && self)

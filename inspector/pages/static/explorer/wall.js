@@ -13,14 +13,16 @@ function orders(bundle) {
     ...(bundle.repeats ? by("repeats", "score on repeated random tokens") : [])];
 }
 
-/** The score of a head in an order, or null. @param {any} bundle @param {number} text @param {string} order @param {string} head */
+/** The score of a head in an order, or null. @param {any} bundle @param {number} text @param {string} order
+ *  @param {string} head */
 export function scoreOf(bundle, text, order, head) {
   const [on, column] = order.split(":"), [layer, place] = head.split(".").map(Number);
   const scores = on === "repeats" ? bundle.repeats : bundle.texts[text].scores;
   return scores[column]?.[layer][place] ?? null;
 }
 
-/** Heads in an order: as the model has them, or the largest score first. @param {any} bundle @param {number} text @param {string} order */
+/** Heads in an order: as the model has them, or the largest score first. @param {any} bundle @param {number} text
+ *  @param {string} order */
 export function ordered(bundle, text, order) {
   const heads = Object.keys(bundle.texts[text].heads);
   if (order === "layer") return heads;
@@ -33,20 +35,24 @@ export function wall({ bundle, store, update }) {
   const canvas = make("canvas", { class: "x-tiles", "aria-hidden": "true" });
   const buttons = new Map();
   const layers = make("div", { class: "x-layers", "aria-hidden": "true" });
-  const board = make("div", { class: "x-board", role: "group", "aria-label": "All heads. Arrow keys walk, Enter opens, Shift and Enter adds." }, canvas);
+  const board = make("div", { class: "x-board", role: "group",
+    "aria-label": "All heads. Arrow keys walk, Enter opens, Shift and Enter adds." }, canvas);
   const chosen = select("Order", order => update({ order }));
-  const readout = make("p", { class: "x-readout" }, "\u00a0"), several = checkbox("several at once", checked => { adding = checked; });
+  const readout = make("p", { class: "x-readout" }, "\u00a0");
+  const several = checkbox("several at once", checked => { adding = checked; });
   const hint = make("p", { class: "note x-hint" }, `Point at a head to read its scores, click to open it${
     Object.keys(bundle.verdicts).length ? "; coloured names are heads found on repeated random tokens" : ""}.`);
   const element = make("section", { class: "x-wall", "aria-label": "All heads" },
-    make("div", { class: "x-bar" }, make("h2", {}, "All heads"), chosen.element, several.element), make("div", { class: "x-frame" }, layers, board), hint, readout);
+    make("div", { class: "x-bar" }, make("h2", {}, "All heads"), chosen.element, several.element),
+    make("div", { class: "x-frame" }, layers, board), hint, readout);
   let adding = false, order = [], columns = 1, drawn = "", resting = 0;
 
   /** A head and its scores, in words. @param {number} text @param {string} head */
   function words(text, head) {
     const verdict = bundle.verdicts[head];
-    const scores = bundle.names.map(({ column, title }) => `${title} ${number(scoreOf(bundle, text, "text:" + column, head))}${
-      bundle.repeats ? ` (${number(scoreOf(bundle, text, "repeats:" + column, head))} on repeats)` : ""}`);
+    const score = order => number(scoreOf(bundle, text, order, head));
+    const scores = bundle.names.map(({ column, title }) =>
+      `${title} ${score(`text:${column}`)}${bundle.repeats ? ` (${score(`repeats:${column}`)} on repeats)` : ""}`);
     return `${head}${verdict ? ` (${verdict})` : ""}: ${scores.join(", ")}`;
   }
 
@@ -79,7 +85,8 @@ export function wall({ bundle, store, update }) {
     clearTimeout(resting);
   });
   board.addEventListener("keydown", event => {
-    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns, Home: -Infinity, End: Infinity }[event.key];
+    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns, Home: -Infinity, End: Infinity };
+    const step = steps[event.key];
     const from = order.indexOf(document.activeElement?.dataset?.head);
     if (step === undefined || from < 0) return;
     event.preventDefault();
@@ -96,7 +103,7 @@ export function wall({ bundle, store, update }) {
     canvas.height = rows * cell - GAP;
     const { width } = canvas, context = canvas.getContext("2d"), image = context.createImageData(width, canvas.height);
     const pixels = new Uint32Array(image.data.buffer), colour = colours.pixelOf(scale, 1);
-    const inks = Uint32Array.from({ length: 256 }, (_, root) => colour((root / 255) ** 2));      // of each level that is stored
+    const inks = Uint32Array.from({ length: 256 }, (_, root) => colour((root / 255) ** 2));     // of each stored level
     order.forEach((head, place) => {
       const from = store.index(head) * side * side, top = Math.floor(place / columns) * cell, left = place % columns * cell;
       for (let i = 0; i < side; i++) {
@@ -120,7 +127,8 @@ export function wall({ bundle, store, update }) {
         board.dataset.text = String(state.text);
         board.style.setProperty("--columns", String(columns));
         board.style.setProperty("--rows", String(Math.ceil(order.length / columns)));
-        layers.replaceChildren(...(state.order === "layer" ? Array.from({ length: bundle.n_layer }, (_, layer) => make("span", {}, String(layer))) : []));
+        const named = state.order === "layer" ? Array.from({ length: bundle.n_layer }, (_, layer) => String(layer)) : [];
+        layers.replaceChildren(...named.map(layer => make("span", {}, layer)));
         paint(view);
         // The buttons lie over the pictures in the order of the pictures, for Tab and screen readers alike.
         board.append(...order.map(head => buttons.get(head)));

@@ -11,7 +11,8 @@ export const valueWords = (view, value) => view.state.shown === "scores" ? signe
 
 /** @param {any} context */
 export function words({ bundle, update, peek }) {
-  const list = make("ol", { class: "x-text", "aria-label": "The text. Arrow keys walk; the token with the focus is the query, Enter locks it." });
+  const list = make("ol", { class: "x-text",
+    "aria-label": "The text. Arrow keys walk; the token with the focus is the query, Enter locks it." });
   const readout = make("p", { class: "x-readout", "aria-live": "polite" }, "\u00a0");
   let shown = -1, placed = -1, buttons = [], view = null;
   /** The tone of each token, and the tokens that are marked. @type {import("inspector/colour.js").Tone[]} */
@@ -44,7 +45,8 @@ export function words({ bundle, update, peek }) {
     button.classList.toggle("x-masked", tone === MASKED);
   }
 
-  /** Mark a token as the query, the key, the one that is locked, the one that Tab comes to, or unmark it. @param {number} place */
+  /** Mark a token as the query, the key, the one that is locked, the one that Tab comes to, or unmark it.
+   *  @param {number} place */
   function mark(place) {
     const { state, query, key } = view, button = buttons[place];
     button.classList.toggle("x-query", place === query);
@@ -81,7 +83,8 @@ export function words({ bundle, update, peek }) {
   list.addEventListener("keydown", event => {
     const from = at(event);
     if (event.key === "Escape" && view.state.locked) return update({ locked: false });
-    const to = { ArrowLeft: from - 1, ArrowRight: from + 1, ArrowUp: from - 1, ArrowDown: from + 1, Home: 0, End: buttons.length - 1 }[event.key];
+    const to = { ArrowLeft: from - 1, ArrowRight: from + 1, ArrowUp: from - 1, ArrowDown: from + 1, Home: 0,
+      End: buttons.length - 1 }[event.key];
     if (from < 0 || to === undefined) return undefined;
     event.preventDefault();
     return buttons[Math.max(0, Math.min(buttons.length - 1, to))].focus();
