@@ -76,6 +76,12 @@ def test_no_fragment_breaks_the_page(browser, made):
             assert page.locator(".x-text button").count() in (40, 18)
 
 
+@pytest.mark.parametrize(("said", "first"), [("no", False), ("yes", True), ("1", True), ("0", True), ("", True), ("NO", True)])
+def test_a_yes_or_no_said_otherwise_changes_nothing(browser, made, said, first):
+    with explorer(browser, made.path, fragment=f"#first={said}") as page:
+        assert state(page)["first"] is first
+
+
 def test_a_changed_address_and_the_way_back_are_followed(browser, made):
     with explorer(browser, made.path, fragment="#heads=1.1&query=12") as page:
         page.evaluate("location.hash = '#heads=2.2&query=5&locked=yes'")

@@ -176,6 +176,27 @@ def test_what_was_asked_for_last_is_what_stands(page):
     assert page.evaluate("explorer.view.state.text") == 0
 
 
+def test_a_head_that_is_pointed_at_is_decoded_before_it_is_opened(browser, made):
+    """After a rest, not in passing; by the keys too."""
+    known = "Array.from(explorer.store.heads.keys())"
+    with explorer(browser, made.path) as page:
+        before, opened = page.evaluate(known), state(page)["heads"]
+        page.evaluate("""() => {
+          const tell = (name, element) => element.dispatchEvent(new PointerEvent(name, { bubbles: name === "pointerover" }));
+          for (const head of ["2.0", "2.1"]) tell("pointerover", document.querySelector(`[data-head="${head}"]`));
+          tell("pointerleave", document.querySelector(".x-board"));
+        }""")
+        page.wait_for_timeout(150)
+        assert page.evaluate(known) == before
+        tile(page, "3.3").hover()
+        wait(page, f"{known}.includes('0/3.3')")
+        tile(page, "3.3").focus()
+        page.keyboard.press("ArrowRight")
+        wait(page, f"{known}.includes('0/3.4')")
+        assert page.evaluate(known) == [*before, "0/3.3", "0/3.4"]
+        assert state(page)["heads"] == opened
+
+
 def test_nothing_can_be_touched_before_it_is_there(browser, made):
     """Pointer and keys in a page whose texts are still being unpacked: no error, and it comes to life."""
     held = "let free; const gate = new Promise(done => { free = done; }); window.free = () => " \

@@ -31,11 +31,12 @@ export function exact(value, dtype) {
   return String(Number(value.toPrecision(9)));
 }
 
-/** An error bound, rounded up to one digit: 2e-4. @param {number} value */
+/** An error bound, rounded up to one digit: 2e-4, 0.03, 4. @param {number} value */
 export function bound(value) {
   if (value === 0) return "0";
   const text = value.toExponential(0), half = 0.5 * 10 ** Math.floor(Math.log10(value));
-  return Number(text) < value ? (value + half).toExponential(0) : text;
+  const up = Number(text) < value ? (value + half).toExponential(0) : text;
+  return value < 0.01 ? up : String(Number(up));
 }
 
 /** A label without the mark of its leading space, where anything else is left. @param {string} label */

@@ -75,12 +75,13 @@ export function toFragment(state) {
   return "#" + found.toString();
 }
 
-/** What a fragment asks for; names it does not know are left out. @param {string} fragment @returns {Partial<State>} */
+/** What a fragment asks for; names that it does not know, and a yes or no said otherwise, are left out. @param {string} fragment @returns {Partial<State>} */
 export function fromFragment(fragment) {
   const found = {};
   for (const [name, value] of new URLSearchParams(fragment.replace(/^#/, ""))) {
     if (!Object.hasOwn(START, name)) continue;
     const kind = name === "query" ? "number" : typeof START[name];
+    if (kind === "boolean" && !["yes", "no"].includes(value)) continue;
     found[name] = name === "heads" ? value.split(/[ +,]+/).filter(Boolean)
       : kind === "number" ? Number(value) : kind === "boolean" ? value === "yes" : value;
   }
