@@ -100,3 +100,10 @@ def token(page, place):
 def tile(page, head):
     """A head on the wall, as a button."""
     return page.locator(f".x-board [data-head='{head}']")
+
+
+def taken(page, name):
+    """The bytes and the file's name of a download, by the button's name."""
+    with page.expect_download() as found:
+        page.get_by_role("button", name=name, exact=True).click()
+    return found.value.path().read_bytes(), found.value.suggested_filename

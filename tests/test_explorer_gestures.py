@@ -57,6 +57,26 @@ def test_the_pointer_previews_a_query_until_it_is_locked(page):
     assert state(page)["locked"]
 
 
+def test_every_token_is_named_with_its_own_weight(page, made):
+    """What a screen reader says, after each change: of the query, of a head, of the direction."""
+    for patch, (layer, head), query, way in (({"query": 30}, (1, 1), 30, "from"), ({"heads": ["3.2"]}, (3, 2), 30, "from"),
+                                             ({"query": 8}, (3, 2), 8, "from"), ({"way": "to"}, (3, 2), 8, "to")):
+        settle(page, **{"heads": ["1.1"], **patch} if layer == 1 else patch)
+        pattern = made.traces[0].pattern[layer, head]
+        values, verb, first = pattern[query, :query + 1], "looked at with", 0
+        if way == "to":
+            values, verb, first = pattern[query:, query], "looks with", query
+        names = page.locator(".x-text button").evaluate_all("all => all.map(b => b.getAttribute('aria-label'))")
+        for place, name in enumerate(names):
+            assert f", position {place}" in name
+            assert (", query" in name) is (place == query)
+            if 0 <= place - first < len(values):
+                said = name.split(f", {verb} ")[1].strip("<>")
+                assert float(said) == pytest.approx(float(values[place - first]), abs=2e-4)
+            else:
+                assert "look" not in name
+
+
 def test_a_locked_text_reads_a_value_under_the_pointer(page, made):
     tile(page, "1.1").click()
     token(page, 30).click()

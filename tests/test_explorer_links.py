@@ -76,7 +76,8 @@ def test_no_fragment_breaks_the_page(browser, made):
             assert page.locator(".x-text button").count() in (40, 18)
 
 
-@pytest.mark.parametrize(("said", "first"), [("no", False), ("yes", True), ("1", True), ("0", True), ("", True), ("NO", True)])
+@pytest.mark.parametrize(("said", "first"),
+                         [("no", False), ("yes", True), ("1", True), ("0", True), ("", True), ("NO", True)])
 def test_a_yes_or_no_said_otherwise_changes_nothing(browser, made, said, first):
     with explorer(browser, made.path, fragment=f"#first={said}") as page:
         assert state(page)["first"] is first

@@ -1,19 +1,16 @@
-"""Comparing and taking away, in Chromium: two heads, two texts, pictures and tables."""
+"""Comparing and taking away, in Chromium: two heads, two texts, and what is shown as CSV."""
 
-import base64
 import io
-import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pandas
 import pytest
 import torch
-from PIL import Image
 
 import inspector
 
 from . import exploring
-from .exploring import explorer, numbers, settle, state
+from .exploring import explorer, numbers, settle, state, taken
 from .test_browser import TORTURE
 
 pytestmark = pytest.mark.browser
@@ -35,13 +32,6 @@ def torture(made, tmp_path_factory):
     """(trace, page) of the torture text on the demo model."""
     trace = inspector.trace(made.model, TORTURE)
     return trace, exploring.save_page(tmp_path_factory.mktemp("torture") / "page.html", [trace])
-
-
-def taken(page, name):
-    """The bytes and the file's name of a download, by the button's name."""
-    with page.expect_download() as found:
-        page.get_by_role("button", name=name, exact=True).click()
-    return found.value.path().read_bytes(), found.value.suggested_filename
 
 
 # -- comparing ---------------------------------------------------------------------------------------------------------
@@ -178,6 +168,24 @@ def test_csv_of_the_row_and_of_the_grid_are_the_library_s(page, made):
     assert taken(page, "Grid as CSV")[1].startswith("24_heads_")
 
 
+@pytest.mark.parametrize(("patch", "end"), [
+    ({"beta": 3}, "_sharpness_3"), ({"first": False}, "_without_first"), ({"self": False}, "_without_self"),
+    ({"first": False, "self": False, "beta": 0.5}, "_sharpness_0.5_without_first_without_self")])
+def test_a_row_that_is_not_the_model_s_has_no_exact_numbers(page, made, patch, end):
+    """Its file says what was done, and holds what is shown: no exact weight of the untouched row beside it or instead."""
+    settle(page, heads=["1.1"], query=30, locked=True)
+    assert page.locator(".x-row .x-exact").count() > 5
+    settle(page, **patch)
+    assert page.locator(".x-row .x-exact").count() == 0
+    data, name = taken(page, "Row as CSV")
+    assert name == f"L1H1_pattern{end}_from_30.csv"
+    row = torch.tensor(pandas.read_csv(io.BytesIO(data), quoting=2)["weight"])
+    weights = made.traces[0].pattern[1, 1, 30, :31].double() ** patch.get("beta", 1)
+    kept = torch.tensor([patch.get("first", True), *[True] * 29, patch.get("self", True)])
+    torch.testing.assert_close(row[kept], weights[kept] / weights[kept].sum(), rtol=0, atol=1e-3)
+    assert row[~kept].isnan().all()
+
+
 def test_csv_survives_the_torture_text(browser, torture):
     trace, path = torture
     with explorer(browser, path) as page:
@@ -185,87 +193,3 @@ def test_csv_survives_the_torture_text(browser, torture):
     row = pandas.read_csv(io.BytesIO(data), quoting=2, keep_default_na=False)
     shown = [label.replace("\u200e", "") for label in row["key_token"]]
     assert shown == [label.replace("\u200e", "") for label in trace.labels]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_png_has_the_cells_colours(browser, made, scheme):
-    """The grid of one head is a square of 1,800 pixels, 40 cells a side, right of and below its labels."""
-    with explorer(browser, made.path, scheme=scheme) as page:
-        settle(page, heads=["1.1"], query=39)
-        data, name = taken(page, "PNG")
-        ramp = torch.tensor(page.evaluate(f"explorer.store.bundle.ramps.{scheme}")).double()
-        gutter = page.evaluate("""async () => { const { gutterOf } = await import("inspector/drawing.js");
-          return gutterOf(explorer.view.grid.labels, 900); }""")
-    assert name == "L1H1_pattern.png"
-    image = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
-    left, top, side = 2 * (8 + gutter), 2 * (46 + gutter), 1800 / 40
-    for query, key in ((0, 0), (39, 0), (20, 9), (30, 7), (12, 12)):
-        level = float(made.traces[0].pattern[1, 1, query, key]) ** 0.5 * 32
-        low = min(int(level), 31)
-        want = torch.lerp(ramp[low], ramp[low + 1], level - low)
-        found = image[int(top + (query + 0.5) * side), int(left + (key + 0.5) * side)]
-        assert np.abs(found - want.numpy()).max() <= 4, (query, key)
-    scale = image[top + 1800 + 2 * (14 + 5)]                # the colour scale below the grid, even in its ramp
-    for at in (0.01, 0.25, 0.5, 0.8, 0.99):
-        want = torch.lerp(ramp[int(at * 32)], ramp[int(at * 32) + 1], at * 32 % 1)
-        assert np.abs(scale[int(left + at * 1800)] - want.numpy()).max() <= 4, at
-    masked = image[int(top + 5 * side):int(top + 6 * side), int(left + 30 * side):int(left + 31 * side)].reshape(-1, 3)
-    assert len(np.unique(masked, axis=0)) > 1                                   # hatched
-
-
-@pytest.mark.parametrize("other", ["", "0.1"])
-def test_the_svg_is_well_formed_and_holds_every_label(browser, torture, other):
-    """Parsed as XML, on the torture text: one picture of the cells a grid, and the labels as text."""
-    trace, path = torture
-    with explorer(browser, path) as page:
-        settle(page, other=other)
-        data, name = taken(page, "SVG")
-    assert name.endswith("_pattern.svg")
-    tree = ElementTree.fromstring(data)
-    names = {tag.tag.split("}")[1] for tag in tree.iter()}
-    assert names == {"svg", "rect", "text", "image", "path"}
-    images = [tag for tag in tree.iter() if tag.tag.endswith("image")]
-    assert len(images) == (6 if other else 2)                                   # of each grid the cells and the scale
-    href = images[0].get("href")
-    cells = np.asarray(Image.open(io.BytesIO(base64.b64decode(href.partition(",")[2]))))
-    assert cells.shape == (len(trace.labels), len(trace.labels), 4)
-    assert (cells[..., 3] == 255).sum() == len(trace.labels) * (len(trace.labels) + 1) // 2
-    texts = [tag.text or "" for tag in tree.iter() if tag.tag.endswith("text")]
-    step = next(2 ** k for k in range(9) if 900 / len(trace.labels) * 2 ** k >= 11)
-    short = [label.replace("\u200e", "") for label in trace.labels[::step] if len(label) < 6]
-    assert len(short) > 20
-    assert all(any(text.replace("\u200e", "") == label for text in texts) for label in short)
-    named = [["0", "0.01", "0.1", "0.25", "0.5", "1"]] * (2 if other else 1)
-    assert [texts[i:i + 6] for i, text in enumerate(texts) if texts[i:i + 2] == ["0", "0.01"]] == named
-
-
-APART = """async () => {
-  const { picture, svg } = await import("inspector/save.js"), bundle = explorer.store.bundle;
-  const element = document.querySelector(".x-save"), one = picture(explorer.view, bundle, element);
-  const image = new Image(), { width, height } = one;
-  image.src = "data:image/svg+xml," + encodeURIComponent(svg(explorer.view, bundle, element));
-  await image.decode();
-  const drawn = (picture, wide, high) => {
-    const canvas = new OffscreenCanvas(wide, high), context = canvas.getContext("2d");
-    context.imageSmoothingQuality = "high";
-    context.drawImage(picture, 0, 0, wide, high);
-    return canvas;
-  };
-  const small = picture => drawn(drawn(picture, width, height), width / 8, height / 8).getContext("2d")
-    .getImageData(0, 0, width / 8, height / 8).data;
-  const [a, b] = [small(one), small(image)];
-  return [image.naturalWidth / width, image.naturalHeight / height,
-    a.reduce((most, x, at) => Math.max(most, Math.abs(x - b[at])), 0)];
-}"""
-
-
-@pytest.mark.parametrize(("width", "scheme", "ratio"), [(1280, "light", 1), (390, "dark", 2)])
-@pytest.mark.parametrize("patch", [{"query": 37}, {"query": 20, "other": "3.2", "shown": "scores", "first": False},
-                                   {"other": "t1", "twin": 9, "scale": "log"}])
-def test_the_png_and_the_svg_are_the_same_picture(browser, made, patch, width, scheme, ratio):
-    """Seen from afar: letters and lines may lie a fraction of a pixel apart. The size of the screen changes neither."""
-    with explorer(browser, made.path, width=width, scheme=scheme, device_scale_factor=ratio) as page:
-        settle(page, heads=["1.1"], **patch)
-        wide, high, apart = page.evaluate(APART)
-    assert (wide, high) == (0.5, 0.5)
-    assert 0 <= apart < 64          # of 255
