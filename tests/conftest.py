@@ -26,6 +26,9 @@ if "INSPECTOR_TESTS_REAL_CACHE" not in os.environ:       # workers of pytest-xdi
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     atexit.register(shutil.rmtree, os.environ["HF_HOME"], ignore_errors=True)
 
+if "PYTEST_XDIST_WORKER" in os.environ:                  # so many threads as processes: also in those that tests start
+    os.environ["OMP_NUM_THREADS"] = "1"
+
 import pytest  # noqa: E402
 import torch  # noqa: E402
 

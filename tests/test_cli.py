@@ -166,16 +166,18 @@ def test_no_verb_prints_the_help(capsys):
     assert "heads" in out
 
 
-def test_text_from_argument_file_and_standard_input_are_the_same(tmp_path, folder):
+def test_text_from_argument_file_and_standard_input_are_the_same(capsys, tmp_path, folder):
+    """Standard input, whose bytes are read, is that of another process."""
     text = "the cat sät\non the mat "
     (tmp_path / "text").write_text(text, encoding="utf-8")
-    runs = [(["heads", text], None), (["heads", "--file", str(tmp_path / "text")], None), (["heads", "-"], text.encode())]
-    found = []
-    for argv, stdin in runs:
-        done = subprocess.run([sys.executable, "-m", "inspector", *argv, "--model", folder, "--json"], input=stdin,
-                              capture_output=True, cwd=ROOT)
-        assert done.returncode == 0, done.stderr
-        found.append(json.loads(done.stdout)["rows"])
+    done = subprocess.run([sys.executable, "-m", "inspector", "heads", "-", "--model", folder, "--json"],
+                          input=text.encode(), capture_output=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(done.stdout)["rows"]]
+    for given in ([text], ["--file", str(tmp_path / "text")]):
+        code, out, error = run(capsys, "heads", *given, "--model", folder, "--json")
+        assert code == 0, error
+        found.append(json.loads(out)["rows"])
     assert found[0] == found[1] == found[2]
 
 

@@ -14,10 +14,11 @@ pytestmark = pytest.mark.browser
 
 # The largest error of a row's weights over all rows of a head, held against what the page states of that very row.
 WORST = """async ([head, beta, first, self, scores]) => {
+  const { viewer } = await import("inspector/view.js"), look = viewer(explorer.store);      // what the page shows, undrawn
   let worst = 0, off = 0;
   for (let query = 1; query < scores.length; query++) {
-    await explorer.update({ heads: [head], beta, first, self, query });
-    const { values, error } = explorer.view, kept = [...values.keys()].filter(j => !Number.isNaN(values[j]));
+    const { values, error } = await look({ ...explorer.state, heads: [head], beta, first, self, query }, null);
+    const kept = [...values.keys()].filter(j => !Number.isNaN(values[j]));
     if (!kept.length) continue;
     const top = Math.max(...kept.map(j => scores[query][j]));
     const parts = kept.map(j => Math.exp(beta * (scores[query][j] - top)));

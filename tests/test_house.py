@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -89,16 +90,32 @@ NO_PROOF = {"info": ["--tokens", "9"], "trace": ["--ids", "1 2 1"], "heads": ["-
             "explore": ["--ids", "1 2 1"]}
 
 
+IMPORTED = """import json, sys
+from inspector.cli import main
+for argv in json.loads(sys.argv[1]):
+    code = main(argv)
+    there = [name for name in ("transformers", "matplotlib.pyplot") if name in sys.modules]
+    print("after", argv[0], code, *there, file=sys.stderr)"""
+
+
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory):
+    """{verb: (exit code, what was imported by then)} of one fresh process that runs every verb, the proof last."""
+    at = tmp_path_factory.mktemp("imported")
+    models.tiny_folder(at / "model")
+    asked = [[verb, "--model", str(at / "model"), *more,
+              *(["--out", str(at / verb)] if verb in ("trace", "report", "explore") else [])]
+             for verb, more in {**NO_PROOF, "check": ["--ids", "1 2 1"]}.items()]
+    done = subprocess.run([sys.executable, "-c", IMPORTED, json.dumps(asked)], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    told = [line.split()[1:] for line in done.stderr.splitlines() if line.startswith("after ")]
+    return {verb: (int(code), names) for verb, code, *names in told}
+
+
 @pytest.mark.parametrize("verb", [*NO_PROOF, "check"])
-def test_transformers_is_imported_by_the_proof_alone(verb, tmp_path):
-    """In a fresh process, for every verb; the proof itself imports it, so the test can see it. No verb imports pyplot."""
-    folder = models.tiny_folder(tmp_path / "model")
-    asked = NO_PROOF.get(verb, ["--ids", "1 2 1"])
-    asked = [*asked, "--out", str(tmp_path / "out")] if verb in ("trace", "report", "explore") else asked
-    code = (f"import sys; from inspector.cli import main; code = main({[verb, '--model', str(folder), *asked]!r});"
-            "print([m for m in ('transformers', 'matplotlib.pyplot') if m in sys.modules], code, file=sys.stderr)")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
-    assert done.stderr.splitlines()[-1] == ("['transformers'] 0" if verb == "check" else "[] 0"), done.stderr
+def test_transformers_is_imported_by_the_proof_alone(verb, imported):
+    """No verb imports it, or pyplot; the proof, the last of one process, does, so that the test can see it."""
+    assert imported[verb] == (0, ["transformers"] if verb == "check" else [])
 
 
 def test_every_verb_is_asked_whether_it_imports_transformers():

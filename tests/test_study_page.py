@@ -11,7 +11,7 @@ from inspector.findings.study import study
 from inspector.pages.study import save_study
 from inspector.pages.study_words import circuit_sentences, sentences, told, verdict_sentences
 
-from .browser import chromium, opened
+from .browser import opened
 from .helpers import tiny
 
 SMALL = {"period": 20, "n_sequences": 4, "n_controls": 2}
@@ -131,10 +131,9 @@ def test_a_report_with_a_study_has_its_page_and_links(model, tmp_path):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_fits_and_is_quiet(folder, empty_folder, width, scheme):
-    with chromium() as browser:
-        for place in (folder, empty_folder):
-            with opened(browser, place / "study.html", width=width, scheme=scheme) as shown:
-                assert shown.evaluate("document.documentElement.scrollWidth") <= width
-                sizes = shown.evaluate("[...document.images].map(i => [i.naturalWidth, i.getBoundingClientRect().width])")
-                assert all(natural > 600 and drawn >= 300 for natural, drawn in sizes)
+def test_the_page_fits_and_is_quiet(browser, folder, empty_folder, width, scheme):
+    for place in (folder, empty_folder):
+        with opened(browser, place / "study.html", width=width, scheme=scheme) as shown:
+            assert shown.evaluate("document.documentElement.scrollWidth") <= width
+            sizes = shown.evaluate("[...document.images].map(i => [i.naturalWidth, i.getBoundingClientRect().width])")
+            assert all(natural > 600 and drawn >= 300 for natural, drawn in sizes)
