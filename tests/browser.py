@@ -1,5 +1,6 @@
 """A Chromium for the tests of pages: found, started without a network, and watched."""
 
+import json
 import os
 import shutil
 from contextlib import contextmanager
@@ -34,6 +35,11 @@ def chromium():
             yield browser
         finally:
             browser.close()
+
+
+def much(page, function):
+    """What a function in JavaScript returns, as one string on its way: Playwright looks at each part of what is none."""
+    return json.loads(page.evaluate(f"() => JSON.stringify(({function})())"))
 
 
 @contextmanager

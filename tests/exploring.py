@@ -82,8 +82,9 @@ def state(page):
 
 
 def numbers(page, expression):
-    """An array of the page as a float64 tensor; NaN stays NaN."""
-    return torch.tensor(page.evaluate(f"Array.from({expression})"), dtype=torch.float64)
+    """An array of the page as a float64 tensor, every bit of it, on its way as one string; NaN stays NaN."""
+    found = page.evaluate(f"Array.from({expression}).join()")
+    return torch.tensor([float(number) for number in found.split(",")], dtype=torch.float64)
 
 
 def cell(page, query, key, plot=".x-main .x-cells"):

@@ -98,8 +98,8 @@ OVERHANG = """() => [...document.querySelectorAll('.plot .label')].filter(e => e
 
 def check_layout(page, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert max(page.evaluate(OVERHANG)) <= 6
-    figures = page.evaluate(BOXES)
+    assert max(chromium.much(page, OVERHANG)) <= 6
+    figures = chromium.much(page, BOXES)
     assert sum(map(len, figures)) > 20
     for boxes in figures:
         assert overlaps(boxes) == []
@@ -407,7 +407,7 @@ ARCS = """() => [...document.querySelectorAll('.arc:not(.self)')].map(arc => { c
 def test_arcs_end_at_their_tokens(browser, reports, name, width, least):
     """The upper end at what followed, the lower at the token, beside its words and inside the page; also without script."""
     with chromium.opened(browser, reports[name] / "index.html", width=width, java_script_enabled=False) as page:
-        arcs = page.evaluate(ARCS)
+        arcs = chromium.much(page, ARCS)
     assert len(arcs) >= least
     for arc in arcs:
         assert abs(arc["top"]) <= 2

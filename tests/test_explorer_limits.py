@@ -1,6 +1,7 @@
 """Where the explorer comes to its limits: rounding with keys left out, many heads, a view overtaken by the pointer."""
 
 import itertools
+import json
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.browser
 
 # The largest error of a row's weights over all rows of a head, held against what the page states of that very row.
 WORST = """async ([head, beta, first, self, scores]) => {
+  scores = JSON.parse(scores);
   const { viewer } = await import("inspector/view.js"), look = viewer(explorer.store);      // what the page shows, undrawn
   let worst = 0, off = 0;
   for (let query = 1; query < scores.length; query++) {
@@ -48,7 +50,7 @@ def test_a_row_with_keys_left_out_is_within_the_error_stated_for_it(browser, mad
     with explorer(browser, path) as page:
         for head, beta, (first, self) in itertools.product((1, 3), (1, 30), ((False, True), (False, False), (True, False))):
             scores = torch.nan_to_num(trace.scores[1, head].double(), neginf=0).tolist()
-            worst, off = page.evaluate(WORST, [f"1.{head}", beta, first, self, scores])
+            worst, off = page.evaluate(WORST, [f"1.{head}", beta, first, self, json.dumps(scores)])
             assert worst <= 1, (head, beta, first, self)
             farthest = max(farthest, off)
         assert farthest > page.evaluate("explorer.store.bundle.texts[0].error.bound")        # or the usual bound would do

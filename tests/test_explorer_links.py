@@ -32,6 +32,7 @@ def test_a_link_opens_the_same_view_again(browser, made, wanted):
         link = page.get_by_text("Link to this view").get_attribute("href")
         page.wait_for_function("link => location.href === link", arg=link)
         page.get_by_text("Link to this view").click()
+        page.get_by_role("status").filter(has_text=".").wait_for()
         assert page.get_by_role("status").inner_text() in ("Copied.", "The address bar holds it.")
     with explorer(browser, made.path, fragment="#" + link.partition("#")[2]) as page:
         assert state(page) == found

@@ -792,7 +792,7 @@ def test_nothing_lies_on_anything_and_nothing_scrolls_sideways(browser, site, wi
             if gesture:
                 click(page, gesture)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            boxes = page.evaluate(BOXES)
+            boxes = chromium.much(page, BOXES)
             assert len(boxes) > 8
             assert [box for box in boxes if box["left"] < 0 or box["right"] > width] == []
             assert [(a["text"], b["text"]) for n, a in enumerate(boxes) for b in boxes[:n]
