@@ -287,7 +287,7 @@ def test_every_form_of_edits_is_the_same(model):
     ({"0.1": math.inf}, "inf"), ({"0.1": True}, "True"), ({"0.1": None}, "None"), ({"0.1": [1]}, "[1]"),
     ({"0.1": 10**400}, "1000"), ({"0.1": ""}, "''"), ("0.1", "head=what"), ("0.1=zero=mean", "head=what"), ("0.1=", "''"),
     ("=zero", "''"), ("0.1=zero 0.1=mean", "twice"), ({"0.1": 1, (0, 1): 2}, "twice"), (None, "None"),
-    (["0.1"], "expected such as"), (7, "7"),
+    (["0.1"], "(zero, mean, or a number), such as"), (7, "7"),
 ])
 def test_edits_that_cannot_be_are_named(model, edits, named):
     with pytest.raises(ArgumentError) as error:

@@ -32,6 +32,7 @@ from .prompts import find_period, generator_of, refuse_counts
 
 CUTS = ("zero", "mean")
 KEEP = ("pattern", "logits")
+TOP = 10                # next tokens of each run
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,7 +83,8 @@ def _pairs(edits):
                                 "or 5.1=2")
         return [tuple(word.split("=")) for word in words]
     if not hasattr(edits, "items"):
-        raise ArgumentError(f"edits is {str(edits)[:40]!r}; expected such as {{\"5.1\": \"zero\"}} or \"5.1=zero 3.0=2\"")
+        raise ArgumentError(f"edits is {str(edits)[:40]!r}; expected heads and what is done to them (zero, mean, or a "
+                            "number), such as {\"5.1\": \"zero\"} or \"5.1=zero 3.0=2\"")
     return list(edits.items())
 
 
@@ -181,8 +183,37 @@ def copy_losses(losses, first, period):
     return pd.DataFrame(rows, columns=["copy", "tokens", "loss_before", "loss_after", "change"])
 
 
+def next_place(model, n, position, top=TOP):
+    """The position after which the next token is asked for, counted from 0, in a text of n tokens.
+
+    Raises ArgumentError for one outside the text, and for more next tokens than there are.
+    """
+    refuse_counts(top=(top, 1))
+    if top > model.config.vocab_size:
+        raise ArgumentError(f"top is {top}; the vocabulary has {model.config.vocab_size} tokens")
+    return place_of(position, n)
+
+
+def intervention(before, after, edits, *, position, top=TOP, text=None, bos=False, n_references=16, seed=0):
+    """The Intervention between two runs of one text that exist already: what `intervene` says of them.
+
+    before, after: Traces with their model, pattern and logits, the same one where nothing is changed; edits: those of
+    `after`, as of `parse_edits`; the rest is what `intervene` was asked. Raises ArgumentError as `next_place`.
+    """
+    model, row, losses = before.model, before.ids.tolist(), token_losses(before, after)
+    place = next_place(model, len(row), position, top)
+    return Intervention(
+        tokens=losses, next=next_tokens(model, before, after, place, top),
+        patterns=pattern_changes(before.pattern, after.pattern),
+        copies=copy_losses(losses, int(before.bos), find_period(before.ids[None], model.config.bos_token_id)),
+        before=before, after=after, position=place,
+        run=run_record(model, "intervene", edits={head_name(head): how for head, how in edits.items()}, text=text, ids=row,
+                       bos=bos, position=place, n_references=n_references, seed=seed, reference_seed=next_seed(seed),
+                       top=top, kernel="patterns"))
+
+
 @torch.no_grad()
-def intervene(model, edits, text=None, *, ids=None, bos=False, position=-1, n_references=16, seed=0, top=10, progress=None):
+def intervene(model, edits, text=None, *, ids=None, bos=False, position=-1, n_references=16, seed=0, top=TOP, progress=None):
     """Change heads on one text and see what changes with them: an Intervention.
 
     edits: {"5.1": "zero", "4.11": "mean", "3.0": 2.0} or "5.1=zero 4.11=mean 3.0=2": "zero" and "mean" cut the head, a
@@ -192,21 +223,12 @@ def intervene(model, edits, text=None, *, ids=None, bos=False, position=-1, n_re
 
     Raises TextError as `trace`; ArgumentError as `parse_edits`, for a position outside the text, and for counts below 1.
     """
-    refuse_counts(top=(top, 1), n_references=(n_references, 1))
-    if top > model.config.vocab_size:
-        raise ArgumentError(f"top is {top}; the vocabulary has {model.config.vocab_size} tokens")
+    refuse_counts(n_references=(n_references, 1))
     chosen = parse_edits(model, edits)
     row = tokens.encode(model, text, ids=ids, bos=bos)
-    place = place_of(position, len(row))
+    place = next_place(model, len(row), position, top)
     before = trace(model, ids=row, keep=KEEP, progress=progress)
     changes = edits_for(model, row, chosen, n_references=n_references, seed=seed, progress=progress)
-    after = trace(model, ids=row, keep=KEEP, edits=changes, progress=progress)
-    losses = token_losses(before, after)
-    return Intervention(
-        tokens=losses, next=next_tokens(model, before, after, place, top),
-        patterns=pattern_changes(before.pattern, after.pattern),
-        copies=copy_losses(losses, int(before.bos), find_period(before.ids[None], model.config.bos_token_id)),
-        before=before, after=after, position=place,
-        run=run_record(model, "intervene", edits={head_name(head): how for head, how in chosen.items()}, text=text, ids=row,
-                       bos=bos, position=place, n_references=n_references, seed=seed, reference_seed=next_seed(seed),
-                       top=top, kernel="patterns"))
+    after = trace(model, ids=row, keep=KEEP, edits=changes, progress=progress) if changes else before
+    return intervention(before, after, chosen, position=place, top=top, text=text, bos=bos, n_references=n_references,
+                        seed=seed)

@@ -4,9 +4,9 @@ Nothing else is taken, and nothing is converted: "3" is no number here. `model` 
 None is the first. What these types let through the functions check themselves.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
 from ..findings.verdicts import THRESHOLD
 
@@ -14,6 +14,8 @@ MOST = 100              # sequences, references, controls: what would else run, 
 Count = Annotated[int, Field(le=MOST)]
 Ids = list[int] | str
 Heads = list[str] | str
+# Any here, so that `parse_edits` says what is wrong with them: of a union that nothing fits, pydantic tells its own parts.
+Edits = Annotated[Any, WithJsonSchema(TypeAdapter(dict[str, float | str] | str).json_schema())]
 
 
 class Body(BaseModel):
@@ -91,7 +93,7 @@ class Ablate(Drawn):
 class Intervene(Text):
     """A text with heads changed, beside the same text untouched."""
 
-    edits: dict[str, float | str] | str
+    edits: Edits
     position: int = -1
     n_references: Count = 16
     seed: int = 0
@@ -99,11 +101,15 @@ class Intervene(Text):
 
 
 class Explore(Text):
-    """What the explorer shows of a text; with `compare` a second one beside it, with `edits` the same with heads changed."""
+    """What the explorer shows of a text; with `compare` a second one beside it, with `edits` the same with heads changed.
+
+    Where a `position` is given, the answer tells also what `intervene` does.
+    """
 
     compare: str | None = None
-    edits: dict[str, float | str] | str = {}
+    edits: Edits = {}
     moves: Heads | None = None
+    position: int | None = None
 
 
 class Tokens(Text):

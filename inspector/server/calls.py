@@ -11,7 +11,7 @@ from ..findings.ablation import ablate
 from ..findings.attribution import attribute
 from ..findings.head_names import head_name, parse_heads
 from ..findings.in_text import induction
-from ..findings.interventions import edits_for, intervene, parse_edits
+from ..findings.interventions import edits_for, intervene, intervention, next_place, parse_edits
 from ..findings.prompts import draw, longest_period
 from ..findings.table import heads
 from ..model.sizes import info
@@ -70,15 +70,32 @@ def token_ids(model, *, text, ids, bos, repeat, period, seed):
 SAID = {"zero": "off", "mean": "its mean instead"}      # edits in words
 
 
-def explored(model, *, text, ids, bos, compare, edits, moves, progress):
-    """What the explorer shows, as `explore` stores it on a page: the text, and beside it what is asked for."""
+def explored(model, *, text, ids, bos, compare, edits, moves, position, progress):
+    """What the explorer shows of a text, as `explore` stores it on a page, and beside it what is asked for.
+
+    `compare` is a second text; with `edits` the second one is the same text with heads changed. With a `position`, counted
+    from 0 or from the end if negative, the answer has a part `effect`: what `intervene` answers for the same text, edits
+    and position, made of the same runs.
+
+    What is stored is rounded to half precision. Up to 256 tokens that is the logarithm of every weight: no weight is off by
+    more than the `bound` in the text's `error`, at any sharpness from 0.001 to 1,000; it grows with the text and stays
+    below 0.001. Beyond 256 tokens it is q and k, and no weight is off by more than half of `measured` times the sharpness.
+    `measured` was read off every cell of this answer: up to 256 tokens it is the largest error of a weight at sharpness 1,
+    beyond them that of a score. The q, k and v of `moves` and the `cosines` are rounded to half precision too (each number
+    by at most 1 part in 2,048 of itself, tiny ones apart), the lengths and `tops` to single, `thumbs` to 8 bits, `scores`
+    to six decimals. Not rounded: the weights of `moves`, named `exact`, and all of `effect`. All this is measured from the
+    model's own numbers: one that computes in bfloat16 or float16 has rounded them itself before.
+    """
     row = tokens.encode(model, text, ids=ids, bos=bos)
     chosen = parse_edits(model, edits)
+    place = None if position is None else next_place(model, len(row), position)
     runs, names = [trace(model, ids=row, progress=progress)], ["before" if chosen else "the first text"]
     if chosen:
-        runs.append(trace(model, ids=row, edits=edits_for(model, row, chosen), progress=progress))
+        runs.append(trace(model, ids=row, edits=edits_for(model, row, chosen, progress=progress), progress=progress))
         names.append("after: " + ", ".join(f"{head_name(head)} {SAID.get(how) or f'scores × {how:g}'}"
                                            for head, how in chosen.items()))
+    effect = {} if place is None else {"effect": answers.of_intervention(
+        intervention(runs[0], runs[-1], chosen, position=place, text=text, bos=bos))}
     if compare is not None:
         runs.append(trace(model, compare, bos=bos, progress=progress))
         names.append("the second text")
@@ -86,7 +103,7 @@ def explored(model, *, text, ids, bos, compare, edits, moves, progress):
                     moves=None if moves is None else parse_heads(model, moves, least=0))
     for each, name in zip(stored["texts"], names, strict=True):
         each["name"] = name
-    return stored
+    return stored | effect
 
 
 CALLS = {

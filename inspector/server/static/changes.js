@@ -108,8 +108,10 @@ function nextTokens(next) {
     signed(row.change, 4), make("div", { class: "l-bars" }, ...bars(row.p_before, row.p_after, most))]));
 }
 
-/** The rows of the heads whose patterns changed most. @param {any[]} patterns rows of Intervention.patterns @param {number} most */
-export const mostMoved = (patterns, most) => patterns.filter(row => row.moved > 0).sort((a, b) => b.moved - a.moved).slice(0, most);
+/** The rows of the heads whose patterns changed most.
+ *  @param {any[]} patterns rows of Intervention.patterns @param {number} most */
+export const mostMoved = (patterns, most) =>
+  patterns.filter(row => row.moved > 0).sort((a, b) => b.moved - a.moved).slice(0, most);
 
 /** The heads whose patterns changed most.
  *  @param {any[]} patterns rows of Intervention.patterns @param {(head: string) => void} open */

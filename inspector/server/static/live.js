@@ -13,6 +13,13 @@ const FIRST = "When Mary and John went to the store, John gave a drink to Mary. 
 /** Heads as 1.4. @param {any[]} rows with layer and head */
 const names = rows => rows.map(({ layer, head }) => `${layer}.${head}`);
 
+/** What the changes did, in a line. @param {any} effect an Intervention's JSON */
+function inShort({ tokens, patterns }) {
+  const [before, after] = meanLosses(tokens), moved = names(mostMoved(patterns, 3));
+  return `Mean loss ${fixed(before)} → ${fixed(after)}. `
+    + (moved.length ? `Changed most: ${moved.join(", ")}.` : "No other head looks elsewhere.");
+}
+
 /** Fill the page. @param {HTMLElement} root @param {any} facts of GET /api/models */
 export function live(root, { models }) {
   const text = make("textarea", { rows: "3", "aria-label": "Text", spellcheck: "false", on: { input: typed } });
@@ -86,8 +93,8 @@ export function live(root, { models }) {
     const about = JSON.stringify([model.list.value, bos.checked, how, how === "random" ? seed : text.value, compare]);
     const { edits } = edited, changed = Object.keys(edits);
     const answer = await work.run(async ask => {
-      const subject = await subjectOf(ask), bundle = await ask("explore", { ...subject, edits, compare });
-      const effect = how || changed.length ? await ask("intervene", { ...subject, edits, position }) : null;
+      const subject = await subjectOf(ask), asked = how || changed.length ? position : null;
+      const { effect, ...bundle } = await ask("explore", { ...subject, edits, compare, position: asked });
       const heads = how ? await inductionHeads(ask, subject.model) : [];
       const middle = changed.length ? make("div", {}) : null;
       const next = hidden(bundle, stateFor(bundle, about, changed, heads, compare), middle);
@@ -103,9 +110,8 @@ export function live(root, { models }) {
     repeated.hidden = !how;
     repeated.replaceChildren(...how ? induction(effect.copies, heads, changed, acts) : []);
     if (focused) repeated.querySelector(".l-turn")?.focus();
-    const [before, after] = changed.length ? meanLosses(effect.tokens) : [], moved = changed.length ? mostMoved(effect.patterns, 3) : [];
-    return work.say("done", `${plural(n, "token")}${how ? ", repeated" : ""}.`
-      + (changed.length ? ` Mean loss ${fixed(before)} → ${fixed(after)}. ${moved.length ? `Changed most: ${names(moved).join(", ")}.` : "No other head looks elsewhere."}` : ""));
+    const line = `${plural(n, "token")}${how ? ", repeated" : ""}.`;
+    return work.say("done", changed.length ? `${line} ${inShort(effect)}` : line);
   }
 
   /** What to look at: as before while the text is the same; else the last token, of the stripe where tokens are repeated.
@@ -124,7 +130,8 @@ export function live(root, { models }) {
     let query = state.twin;
     const made = mount(place, bundle, { state, middle, changed: now => {
       edited.about(now.heads);
-      if (now.query !== query && now.other === "t1" && middle) made.update({ twin: query = now.query });      // the changed run is of the same text
+      // The changed run is of the same text.
+      if (now.query !== query && now.other === "t1" && middle) made.update({ twin: query = now.query });
     } });
     return { place, explorer: made };
   }
