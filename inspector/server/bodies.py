@@ -101,10 +101,7 @@ class Intervene(Text):
 
 
 class Explore(Text):
-    """What the explorer shows of a text; with `compare` a second one beside it, with `edits` the same with heads changed.
-
-    Where a `position` is given, the answer tells also what `intervene` does.
-    """
+    """What the explorer shows of a text; beside it `compare`, another one, or the same with `edits` and what those did."""
 
     compare: str | None = None
     edits: Edits = {}

@@ -81,10 +81,12 @@ def explored(model, *, text, ids, bos, compare, edits, moves, position, progress
     more than the `bound` in the text's `error`, at any sharpness from 0.001 to 1,000; it grows with the text and stays
     below 0.001. Beyond 256 tokens it is q and k, and no weight is off by more than half of `measured` times the sharpness.
     `measured` was read off every cell of this answer: up to 256 tokens it is the largest error of a weight at sharpness 1,
-    beyond them that of a score. The q, k and v of `moves` and the `cosines` are rounded to half precision too (each number
-    by at most 1 part in 2,048 of itself, tiny ones apart), the lengths and `tops` to single, `thumbs` to 8 bits, `scores`
-    to six decimals. Not rounded: the weights of `moves`, named `exact`, and all of `effect`. All this is measured from the
-    model's own numbers: one that computes in bfloat16 or float16 has rounded them itself before.
+    beyond them that of a score.
+
+    The q, k and v of `moves` and the `cosines` are in half precision too (each number within 1 part in 2,048 of itself,
+    tiny ones apart), lengths and `tops` in single precision, `thumbs` in 8 bits, `scores` to six decimals. Not rounded are
+    the weights of `moves`, named `exact`, and all of `effect`. All this is measured from the model's own numbers: one that
+    computes in bfloat16 or float16 has rounded them itself before.
     """
     row = tokens.encode(model, text, ids=ids, bos=bos)
     chosen = parse_edits(model, edits)
@@ -114,7 +116,8 @@ CALLS = {
     "induction": Call(induction, bodies.Induction, answers.of_induction, {"text": "Ms. Dursley saw a cat. Ms."}),
     "attribute": Call(attribute, bodies.Attribute, answers.of_attribution, {"text": "The cat sat on the"}),
     "ablate": Call(ablate, bodies.Ablate, answers.of_table, {"heads": "1.1", "n_sequences": 4, "n_controls": 2}),
-    "explore": Call(explored, bodies.Explore, dict, {"text": "Ms. Dursley saw a cat. Ms."}),
+    "explore": Call(explored, bodies.Explore, dict,
+                    {"text": "Ms. Dursley saw a cat. Ms.", "edits": {"1.1": "zero"}, "position": -1}),
     "intervene": Call(intervene, bodies.Intervene, answers.of_intervention,
                       {"text": "Ms. Dursley saw a cat. Ms.", "edits": {"1.1": "zero", "1.2": 0.5}}),
 }

@@ -1,8 +1,15 @@
 """The page /docs: what the OpenAPI document says, readable without any network."""
 
 import json
+import re
 
 from .front import template
+
+
+def paragraphs(text):
+    """A docstring's paragraphs, each a list of (part, whether it is code): what stands between two backticks is."""
+    return [[(part, n % 2 == 1) for n, part in enumerate(re.split("`([^`\n]+)`", paragraph)) if part]
+            for paragraph in re.split(r"\n\s*\n", text.strip()) if paragraph]
 
 
 def kind_of(schema):
@@ -15,7 +22,7 @@ def kind_of(schema):
         return f"[{kind_of(schema['items'])}]"
     if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
         return f"{{{kind_of(schema['additionalProperties'])}}}"
-    most = f", at most {schema['maximum']}" if "maximum" in schema else ""
+    most = f", at most {schema['maximum']:g}" if "maximum" in schema else ""
     return schema.get("type", "any") + most
 
 
@@ -32,8 +39,8 @@ def fields_of(document, operation):
 
 def docs_page(document):
     """The HTML of an OpenAPI document."""
-    routes = [{"method": method.upper(), "path": path, "summary": operation["summary"],
-               "description": operation.get("description", ""), "fields": fields_of(document, operation),
+    routes = [{"method": method.upper(), "path": path, "summary": paragraphs(operation["summary"]),
+               "description": paragraphs(operation.get("description", "")), "fields": fields_of(document, operation),
                "example": json.dumps(operation.get("requestBody", {}).get("content", {}).get("application/json", {})
                                      .get("example"), ensure_ascii=False)}
               for path, methods in document["paths"].items() for method, operation in methods.items()]
