@@ -4,13 +4,12 @@
 Exit codes: 0 done (and passed), 1 a check failed, 2 bad input or it could not run.
 """
 
-import os
 import signal
 import sys
 
 from .errors import InspectorError, OutputError
 from .options import build_parser
-from .verbs import RUN
+from .verbs import RUN, drop_stdout
 
 
 class _Terminated(BaseException):
@@ -32,7 +31,7 @@ def _say(text):
 
 def _run(args):
     """The verb's exit code, with what it printed on its way. Raises OutputError when standard output is closed."""
-    if sys.stdout is None:
+    if sys.stdout is None and args.verb != "serve":        # what a server does is not what it prints
         raise OutputError("standard output is closed")
     for stream in filter(None, (sys.stdout, sys.stderr)):
         if hasattr(stream, "reconfigure"):     # labels are Unicode; JSON is UTF-8 whatever the terminal speaks
@@ -40,13 +39,9 @@ def _run(args):
     code = RUN[args.verb](args)
     if args.dtype in HALVES and args.verb != "check" and not args.json:     # a check says itself what it proved
         print(f"all numbers in {args.dtype}, a half precision")
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     return code
-
-
-def _drop_stdout():
-    """Point standard output at nothing: Python flushes it once more when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def main(argv=None):
@@ -70,13 +65,13 @@ def main(argv=None):
     except _Terminated as stop:
         return 128 + stop.args[0]
     except BrokenPipeError:
-        _drop_stdout()                         # the reader went away (head, less): silence, as other tools do
+        drop_stdout()                         # the reader went away (head, less): silence, as other tools do
         return 141
     except OSError as error:
         try:
             sys.stdout.flush()
         except OSError:
-            _drop_stdout()
+            drop_stdout()
         _say(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         return 2
     except (MemoryError, RuntimeError) as error:

@@ -12,6 +12,11 @@ from .errors import ArgumentError, TextError
 
 # -- input and output ------------------------------------------------------------------------------------------------
 
+def drop_stdout():
+    """Point standard output at nothing: Python flushes it once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _read_text(args):
     """The text of the arguments, or None. Raises TextError for two sources or bytes that are no UTF-8."""
     given = [name for name, value in (("TEXT", args.text), ("--file", args.file), ("--ids", args.ids)) if value is not None]
@@ -272,7 +277,10 @@ def _run_serve(args):
     def note(address):
         facts = {"address": address, "models": list(args.models), "dtype": args.dtype}
         line = to_json(facts, indent=None) if args.json else f"{address} ({', '.join(args.models)}; Ctrl-C stops)"
-        print(line, flush=True)
+        try:
+            print(line, flush=True)
+        except OSError:             # nobody reads it any longer; who knows the port is served all the same
+            drop_stdout()
 
     serve(args.models, dtype=args.dtype, device=args.device, host=args.host, port=args.port, max_tokens=args.max_tokens,
           max_body=args.max_body, queue=args.queue, timeout=args.timeout, note=note)

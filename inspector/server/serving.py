@@ -50,9 +50,11 @@ def bind(host, port):
 def make_server(app):
     """The uvicorn server of an application: it logs nothing, for what is asked is nobody's business."""
     import uvicorn
+
+    from .connections import PromptProtocol
     return uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="critical", access_log=False, server_header=False,
-                                         proxy_headers=False, http="h11", ws="none", lifespan="off", loop="asyncio",
-                                         timeout_graceful_shutdown=1))
+                                         proxy_headers=False, http=PromptProtocol, ws="none", lifespan="off",
+                                         loop="asyncio", timeout_graceful_shutdown=1))
 
 
 @contextmanager
