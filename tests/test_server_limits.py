@@ -8,8 +8,11 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import uvicorn
+from uvicorn.server import ServerState
 
 from inspector.server import connections
 from inspector.server.guards import RefusedError, own_addresses, refuse_stranger
@@ -108,12 +111,48 @@ def test_a_header_that_is_never_whole_is_given_up(loaded, monkeypatch, first, da
 
 
 def test_a_second_header_must_arrive_in_time_too(loaded, monkeypatch):
-    """Bytes now and then, so that it is not the limit on silence between two requests that ends it."""
+    """Bytes now and then, so that it is not the limit on silence between two requests that ends it; and after an answer
+    that took longer than a header may."""
     monkeypatch.setattr(connections, "HEADER_SECONDS", 0.3)
+    free = threading.Event()
     with running(loaded) as client, socket.create_connection(("127.0.0.1", client.port), timeout=SECONDS) as connection:
-        connection.sendall(f"GET /docs.css HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\n\r\n".encode())
+        client.worker.submit(lambda progress: free.wait())
+        connection.sendall(f"POST /api/info HTTP/1.1\r\nHost: 127.0.0.1:{client.port}\r\nContent-Type: application/json\r\n"
+                           "Content-Length: 2\r\n\r\n{}".encode())
+        time.sleep(0.8)
+        free.set()
         assert b" 200 " in connection.recv(65536)
         assert dripped(connection, b"x")
+
+
+class Clock:
+    """An event loop that only notes what is to happen later: [(seconds, what)], and what of it was called off."""
+
+    def __init__(self):
+        self.later, self.off = [], []
+
+    def call_later(self, seconds, act):
+        self.later.append((seconds, act))
+        return SimpleNamespace(cancel=lambda: self.off.append(act))
+
+
+def test_the_time_for_a_header_begins_anew_after_each_answer_and_ends_with_the_connection():
+    clock, closed = Clock(), []
+    transport = SimpleNamespace(get_extra_info=lambda name: None, is_closing=lambda: True, close=lambda: closed.append(1))
+    protocol = connections.PromptProtocol(uvicorn.Config(lambda: None, log_config=None), ServerState(), {}, clock)
+    protocol.connection_made(transport)
+    assert [(seconds, len(clock.off)) for seconds, _ in clock.later] == [(30, 0)]
+    protocol.on_response_complete()
+    assert (len(clock.later), len(clock.off)) == (2, 1)
+    protocol.cycle = SimpleNamespace(response_complete=False)
+    clock.later[1][1]()
+    assert not closed                                           # a request is under way
+    protocol.cycle = SimpleNamespace(response_complete=True)
+    clock.later[1][1]()
+    assert closed
+    protocol.cycle = None
+    protocol.connection_lost(OSError())
+    assert (len(clock.later), len(clock.off)) == (2, 2)
 
 
 def test_an_answer_may_take_longer_than_a_header_and_the_connection_is_used_again(loaded, monkeypatch):
