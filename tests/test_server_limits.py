@@ -182,10 +182,10 @@ def a_free_port():
         return found.getsockname()[1]
 
 
-def answers_when_up(client):
-    """The first answer of a server that is being started."""
+def answers_when_up(process, client):
+    """The first answer of a server that is being started; None where it ends instead."""
     end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
+    while process.poll() is None and time.monotonic() < end:
         try:
             return client.post("info", {}).status
         except OSError:
@@ -208,7 +208,7 @@ def test_a_server_needs_no_reader_of_what_it_prints(out, flags):
         shell = {"closed": 'exec "$@" >&-', "full": 'exec "$@" >/dev/full'}[out]
         process = subprocess.Popen(["sh", "-c", shell, "sh", *command], **how)
     try:
-        assert answers_when_up(Client(port)) == 200
+        assert answers_when_up(process, Client(port)) == 200
         assert process.poll() is None
     finally:
         process.send_signal(signal.SIGTERM)
