@@ -193,9 +193,10 @@ def answers_when_up(process, client):
     return None
 
 
-@pytest.mark.parametrize(("out", "flags"), [("closed", ()), ("without a reader", ()), ("full", ("--json",))])
+@pytest.mark.parametrize(("out", "flags"), [
+    ("closed", ()), ("without a reader", ("--dtype", "bfloat16")), ("full", ("--json",))])
 def test_a_server_needs_no_reader_of_what_it_prints(out, flags):
-    """It serves, prints no traceback, and ends as it is told."""
+    """It serves, prints no traceback, and ends as it is told, also where there is a last line to print."""
     port = a_free_port()
     command = [sys.executable, "-m", "inspector", "serve", "--model", "demo", "--port", str(port), *flags]
     how = {"cwd": ROOT, "stderr": subprocess.PIPE, "text": True, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
