@@ -2,6 +2,7 @@
 
 import base64
 import io
+import itertools
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
@@ -92,7 +93,7 @@ def marked(data, grid):
     rows = found[sorted(found)[grid]]
     places = [at for at, _ in rows]
     usual = max({fill for _, fill in rows}, key=[fill for _, fill in rows].count)
-    return [at for at, fill in rows if fill != usual], min(b - a for a, b in zip(places, places[1:], strict=False))
+    return [at for at, fill in rows if fill != usual], min(b - a for a, b in itertools.pairwise(places))
 
 
 def test_the_query_s_own_label_is_always_there(browser, made, torture):

@@ -42,8 +42,8 @@ export function induction(copies, found, changed, { open, off, on }) {
   const named = found.map(head => button(head, () => open(head), "x-chip"));
   const turn = allOff ? button("Turn them on again", on, "l-turn") : button("Turn them off", off, "l-turn");
   const note = "When tokens come a second time, an induction head looks at what followed them the last time, and that can "
-    + "be copied: its grid shows a stripe, the second half has a lower loss, and the loss rises when the heads found are off. "
-    + "Turned off, they write their mean instead.";
+    + "be copied: its grid shows a stripe, the second half has a lower loss, and the loss rises when the heads found are "
+    + "off. Turned off, they write their mean instead.";
   const line = !found.length ? ["No induction head was found on repeated random tokens."]
     : [`${plural(found.length, "induction head")} found on repeated random tokens: `, ...named, turn];
   return [make("h2", {}, "Induction"), make("div", { class: "l-columns" }, losses,
