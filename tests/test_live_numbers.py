@@ -103,7 +103,15 @@ def check_run(page, before, after, head, query):
     for at, (_, length, share, _) in rows(page, 4).items():
         assert length == pytest.approx(float(v[at].norm()), rel=6e-3)
         assert share == pytest.approx(float(pattern[query, at] * v[at].norm()), rel=2e-2, abs=1e-3)
-    assert said(steps[5], "z W_O, length #") == pytest.approx(float((z[query] @ W_O).norm()), rel=6e-3)
+    own, wrote = (pattern @ v)[query], float((z[query] @ W_O).norm())
+    assert said(steps[5], "× v, length #") == pytest.approx(float(own.norm()), rel=6e-3)
+    if own.allclose(z[query], atol=1e-4):                                                    # it writes its own z
+        assert said(steps[5], "z W_O, length #") == pytest.approx(wrote, rel=6e-3)
+    else:
+        assert "goes no further, for the head is cut" in steps[5]
+        assert "z W_O" not in steps[5]
+        assert said(steps[5], "stands for it, length #") == pytest.approx(wrote, rel=6e-3) if wrote else (
+            "nothing is added" in steps[5])
     stream = after.resid_pre[layer, query].double()
     assert said(steps[5], "stream of length #") == pytest.approx(float(stream.norm()), rel=6e-3)
     return steps[2]

@@ -170,7 +170,7 @@ def text_parts(trace, on_text, moves=None, progress=None):
         "labels": [words.directed(label) for label in trace.labels], "n": n, "kind": "log" if as_log else "qk",
         "title": words.title(trace.texts, trace.labels),
         "error": {"measured": error, "bound": bound(n) if as_log else None},
-        "factors": factors.tolist(), "scores": score_lists(on_text),
+        "factors": factors.tolist(), "cut": cut_heads(trace), "scores": score_lists(on_text),
         "side": small.shape[-1], "thumbs": packed(small),
         "tops": singles(trace.scores.amax(-1)) if as_log else None,
         "value_norms": lengths(trace.v), "writes": lengths(trace.z),
@@ -182,6 +182,13 @@ def factors_of(trace):
     config, edits = trace.model.config, trace.run["arguments"]["edits"]
     sharpness = [edits.get(str(layer), {}).get("sharpness", [1.0] * config.n_head) for layer in range(config.n_layer)]
     return np.array([[config.scale(layer)] for layer in range(config.n_layer)]) * np.array(sharpness)
+
+
+def cut_heads(trace):
+    """The heads, 5.1, whose own z a trace's edits keep from W_O."""
+    edits = trace.run["arguments"]["edits"]
+    return [words.head_name(int(layer), head) for layer, edit in edits.items()
+            for head, kept in enumerate(edit.get("keep", ())) if kept < 1]
 
 
 def cosines(one, other):

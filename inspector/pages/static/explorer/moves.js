@@ -87,9 +87,13 @@ export function moves({ bundle, update }) {
         number(found.weights[i], 3), length(vector(own.v, keys[i])), significant(found.shares[i]),
         percent(found.shares[i])]), on);
       const stream = own.stream[layer * text.n + query], changed = state.beta !== 1 || !whole;
-      const written = `The blend z = Σ weight × v, length ${length(found.z)}, goes through W_O. `
-        + (changed ? "As the model runs, without your changes: " : "") + `z W_O, length ${significant(own.writes[query])}, `
-        + `is added to a stream of length ${significant(stream)}. The output bias belongs to no head.`;
+      const cut = text.cut.includes(head), added = own.writes[query];
+      const wrote = cut && !added ? "nothing is"
+        : `${cut ? "what stands for it" : "z W_O"}, length ${significant(added)}, is`;
+      const written = `The blend z = Σ weight × v, length ${length(found.z)}, `
+        + (cut ? "goes no further, for the head is cut: " : "goes through W_O. ")
+        + (changed && !cut ? "As the model runs, without your changes: " : "")
+        + `${wrote} added to a stream of length ${significant(stream)}. The output bias belongs to no head.`;
       const strips = { q, k, "q×k": products(q, k), v, z: found.z }, drawn = name => strip(strips[name], colours, name);
       return list.replaceChildren(
         step("1", "Ask", `q, what ${label(query)} looks for`, drawn("q"), line(`${d} numbers, length ${length(q)}`)),

@@ -75,7 +75,8 @@ export function toFragment(state) {
   return "#" + found.toString();
 }
 
-/** What a fragment asks for; names that it does not know, and a yes or no said otherwise, are left out. @param {string} fragment @returns {Partial<State>} */
+/** What a fragment asks for; names that it does not know, and a yes or no said otherwise, are left out.
+ *  @param {string} fragment @returns {Partial<State>} */
 export function fromFragment(fragment) {
   const found = {};
   for (const [name, value] of new URLSearchParams(fragment.replace(/^#/, ""))) {
