@@ -50,9 +50,8 @@ EXAMPLES = {
     "study": "--out reports/study", "report": "--file text.txt --study --out reports/mine",
     "explore": '"The cat saw the cat" --compare "The dog saw the cat"',
 }
-EPILOG = ("example: inspector {verb} {example} --model demo\nA head is written layer.head, both from 0: 1.4. What the "
-          "columns mean: "
-          "README.md, section '{verb}'.")
+EPILOG = ("example: inspector {verb} {example} --model demo\nA head is written layer.head, both from 0: 1.4. More, and what "
+          "columns mean: README.md, section '{verb}'.")
 
 
 def _sequences(parser):

@@ -468,6 +468,13 @@ def test_a_trace_that_lacks_tensors_is_refused_in_a_line(model):
     assert inspector.explore(kept).html == inspector.explore(inspector.trace(model, ids=[1, 2, 3])).html
 
 
+def test_what_is_no_trace_is_refused_with_what_makes_one(model):
+    trace = inspector.trace(model, ids=[1, 2, 3])
+    for given in ((model,), ("a text",), (trace, "a text"), (model, "a text"), (None,)):
+        with pytest.raises(ArgumentError, match=r"^explore takes traces, not \w+: explore\(inspector.trace\("):
+            inspector.explore(*given)
+
+
 def test_traces_of_two_models_or_of_none_are_refused(model, long_model):
     one, other = (inspector.trace(each, ids=[1, 2, 3]) for each in (model, long_model))
     with pytest.raises(ArgumentError, match="different models"):

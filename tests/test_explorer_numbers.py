@@ -251,3 +251,31 @@ def test_the_exact_weights_are_those_of_attention_csv(browser, loaded, tmp_path)
             assert len(shown) == (query + 1 if way == "from" else 30 - query)
         settle(page, beta=2)
         assert page.locator(".x-exact").count() == 0           # an exact number of the model's, not of ours
+
+
+SCORES = """async () => {
+  const { headOf, start } = await import("inspector/store.js");
+  let seed = 1, worst = 0;
+  const next = () => (seed = seed * 16807 % 2147483647) / 2147483647 - 0.5;
+  for (const n of [1, 2, 3, 4, 5, 6, 7, 8, 9, 31]) for (const d of [1, 3, 8]) {
+    const [q, k] = [0, 1].map(() => Float32Array.from({ length: n * d }, next)), { s, top } = headOf(q, k, n, 0.7);
+    for (let i = 0; i < n; i++) {
+      let most = -Infinity;
+      for (let j = 0; j <= i; j++) {
+        let score = 0;
+        for (let e = 0; e < d; e++) score += 0.7 * q[i * d + e] * k[j * d + e];
+        worst = Math.max(worst, Math.abs(s[start(i) + j] + top[i] - score));
+        most = Math.max(most, score);
+      }
+      worst = Math.max(worst, Math.abs(top[i] - most));
+    }
+  }
+  return worst;
+}"""
+
+
+def test_scores_made_four_rows_at_once_are_the_products(browser, tmp_path):
+    """For every rest of a length by four: each score, and the largest among the keys that its query sees."""
+    trace = inspector.trace(inspector.load("demo"), ids=[1, 2, 3])
+    with explorer(browser, exploring.save_page(tmp_path / "page.html", [trace])) as page:
+        assert page.evaluate(SCORES) < 1e-6

@@ -10,6 +10,7 @@ import pytest
 
 import inspector
 
+from . import browser as chromium
 from . import exploring
 from .exploring import demo_ids, settle, state, tile
 
@@ -94,3 +95,37 @@ def test_the_parts_of_the_head_that_opens_come_first(page_text):
     assert sorted(places) == list(range(len(places)))
     own = stored(page_text)["heads"][OPENING]["moves"]
     assert set(places[:2]) == {own["vectors"], own["exact"]}
+
+
+def incomplete(browser, folder, text):
+    """The page of a file with this text, which is known to be no whole one."""
+    (folder / "page.html").write_text(text, encoding="utf-8")
+    return chromium.opened(browser, folder / "page.html", known=("the file is incomplete",))
+
+
+@pytest.mark.parametrize("at", ["before the first part", "in the first part"])
+def test_a_file_that_is_cut_short_says_so(browser, page_text, tmp_path, at):
+    place = PART.search(page_text).start() + (300 if at == "in the first part" else 0)
+    with incomplete(browser, tmp_path, page_text[:place]) as page:
+        page.wait_for_selector("#explorer [role=alert]")
+        assert page.locator("#explorer").inner_text().endswith("a part of this file is missing; the file is incomplete")
+
+
+def test_a_head_whose_part_is_missing_leaves_the_view_as_it_was(browser, page_text, tmp_path):
+    """Said above the text; all else goes on, and another head opens."""
+    lost = stored(page_text)["heads"][LATER]["moves"]["vectors"]
+    text = re.sub(rf'<script type="text/plain" id="part-{lost}">[^<]*</script>', "", page_text)
+    assert len(text) < len(page_text) - 100
+    with incomplete(browser, tmp_path, text) as page:
+        page.wait_for_selector("[data-ready]")
+        for _ in range(2):                                  # not known by heart the second time
+            tile(page, LATER).click()
+            page.wait_for_function("document.querySelector('.x-trouble').textContent !== ''")
+            assert "incomplete" in page.locator(".x-trouble").inner_text()
+            assert state(page)["heads"] == [OPENING]
+            page.locator(".x-text button").nth(12).click()
+            settle(page)
+            assert (state(page)["heads"], state(page)["query"]) == ([OPENING], 12)
+            assert not page.locator(".x-trouble").is_visible()
+        tile(page, "2.2").click()
+        page.wait_for_function("explorer.view.state.heads[0] === '2.2'")

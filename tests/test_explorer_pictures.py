@@ -114,6 +114,44 @@ def test_the_query_s_own_label_is_always_there(browser, made, torture):
         assert marked(data, 1)[0] == pytest.approx([46 + gutter + 4.5 * 900 / 18], abs=0.01)
 
 
+def test_a_colour_scale_says_the_numbers_of_its_grid(browser, made):
+    """On the page and in the SVG: parts of the largest number there is, where that is not 1."""
+    with explorer(browser, made.path) as page:
+        settle(page, heads=["1.1"], other="3.2")
+        for shown, parts in (("scores", (-1, -0.5, 0, 0.5, 1)), ("values", (0, 0.01, 0.1, 0.25, 0.5, 1))):
+            settle(page, shown=shown)
+            most = page.evaluate("explorer.view.largest")
+            assert not 0.9 < most < 1.1
+            said = page.locator(".x-main .x-legend .x-ticks span").all_text_contents()
+            want = pytest.approx([part * most for part in parts], rel=6e-3)
+            assert [float(text.replace("−", "-")) for text in said] == want
+            tree = ElementTree.fromstring(taken(page, "SVG")[0])
+            texts = [tag.text or "" for tag in tree.iter() if tag.tag.endswith("text")]
+            assert any(texts[i:i + len(said)] == said for i in range(len(texts)))
+
+
+BLOCKS = """async () => {
+  const { cellsOf } = await import("inspector/drawing.js"), { Colours } = await import("inspector/colour.js");
+  const colours = new Colours(explorer.store.bundle, "light"), found = [];
+  const values = Float32Array.from([0.1, NaN, NaN, NaN, NaN,  0.2, 0.875, NaN, NaN, NaN,  0.3, 0.1, 0, NaN, NaN,
+    0.5, -0.8, 0.4, 0.2, NaN,  0.1, 0.2, 0.3, -0.6, 0.5]);
+  for (const scale of ["linear", "signed"]) {
+    const canvas = cellsOf({ values: values.slice(), n: 5, scale, largest: 1 }, colours, 2);
+    const colour = colours.pixelOf(scale, 1);
+    const { data } = canvas.getContext("2d").getImageData(0, 0, 3, 3), pixels = new Uint32Array(data.buffer);
+    const want = [0.875, NaN, NaN, -0.8, 0.4, NaN, 0.2, -0.6, 0.5].map(x => Number.isNaN(x) ? 0 : colour(x));
+    found.push([canvas.width, Array.from(pixels).join() === want.join()]);
+  }
+  return found;
+}"""
+
+
+def test_a_block_of_cells_shows_the_number_farthest_from_0(browser, made):
+    """Where a screen has fewer pixels than the grid cells; by hand, with a block at the edge."""
+    with explorer(browser, made.path) as page:
+        assert page.evaluate(BLOCKS) == [[3, True], [3, True]]
+
+
 APART = """async () => {
   const { picture, svg } = await import("inspector/save.js"), bundle = explorer.store.bundle;
   const element = document.querySelector(".x-save"), one = picture(explorer.view, bundle, element);

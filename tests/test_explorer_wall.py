@@ -197,6 +197,22 @@ def test_a_head_that_is_pointed_at_is_decoded_before_it_is_opened(browser, made)
         assert state(page)["heads"] == opened
 
 
+def test_without_several_at_once_the_latest_head_stays(browser, made):
+    with explorer(browser, made.path) as page:
+        several = page.get_by_label("several at once")
+        several.check()
+        for head in ("2.2", "3.1"):
+            tile(page, head).click()
+        settle(page)
+        assert len(state(page)["heads"]) == 3
+        several.uncheck()
+        settle(page)
+        assert state(page)["heads"] == ["3.1"]
+        tile(page, "0.4").click()
+        settle(page)
+        assert state(page)["heads"] == ["0.4"]
+
+
 def test_nothing_can_be_touched_before_it_is_there(browser, made):
     """Pointer and keys in a page whose texts are still being unpacked: no error, and it comes to life."""
     held = "let free; const gate = new Promise(done => { free = done; }); window.free = () => " \

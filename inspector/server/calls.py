@@ -94,8 +94,8 @@ def explored(model, *, text, ids, bos, compare, edits, moves, position, progress
     runs, names = [trace(model, ids=row, progress=progress)], ["before" if chosen else "the first text"]
     if chosen:
         runs.append(trace(model, ids=row, edits=edits_for(model, row, chosen, progress=progress), progress=progress))
-        names.append("after: " + ", ".join(f"{head_name(head)} {SAID.get(how) or f'scores × {how:g}'}"
-                                           for head, how in chosen.items()))
+        said = [f"{head_name(head)} {SAID.get(how) or f'scores × {how:g}'}" for head, how in chosen.items()]
+        names.append("after: " + (", ".join(said) if len(said) < 3 else f"{len(said)} heads changed"))
     effect = {} if place is None else {"effect": answers.of_intervention(
         intervention(runs[0], runs[-1], chosen, position=place, text=text, bos=bos))}
     if compare is not None:

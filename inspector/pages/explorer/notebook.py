@@ -7,7 +7,7 @@ from pathlib import Path
 from ... import record
 from ...errors import ArgumentError
 from ...findings.head_names import parse_heads
-from ...model.tracing import TENSORS
+from ...model.tracing import TENSORS, Trace
 from .. import words
 from ..html import model_facts
 from .bundle import bundle, text_scores
@@ -40,6 +40,8 @@ class Explorer:
 def refuse_unfit(traces):
     """Raise ArgumentError for traces that lack what the explorer shows, or belong to different models."""
     for each in traces:
+        if not isinstance(each, Trace):
+            raise ArgumentError(f"explore takes traces, not {type(each).__name__}: explore(inspector.trace(model, text))")
         if absent := [name for name in TENSORS if name != "logits" and getattr(each, name) is None]:
             raise ArgumentError(f"this trace was made without {', '.join(absent)}; the explorer needs them: keep them")
         if each.model is None:

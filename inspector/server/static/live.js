@@ -25,8 +25,8 @@ export function live(root, { models }) {
   const text = make("textarea", { rows: "3", "aria-label": "Text", spellcheck: "false", on: { input: typed } });
   const second = make("input", { type: "text", placeholder: "Another one, to compare with", "aria-label": "To compare with",
     spellcheck: "false", on: { input: typed } });
-  const model = select("Model", () => { edited.reset(); anew(); });
-  const bos = make("input", { type: "checkbox", on: { change: anew } });
+  const model = select("Model", () => { edited.reset(); compute(); });
+  const bos = make("input", { type: "checkbox", on: { change: compute } });
   const work = runner(root, compute), edited = changeBar(compute), repeats = repeatButtons(repeat);
   const repeated = make("section", { class: "l-repeat l-own", "aria-label": "Induction", hidden: true });
   let home = make("div", { class: "l-home" });
@@ -36,8 +36,12 @@ export function live(root, { models }) {
 
   /** The explorer on the page, and what it is about. */
   let explorer = null, shown = "", timer = 0;
-  /** How tokens are repeated: text, random or null; which random ones; the position after which the next token is asked. */
-  let how = null, seed = -1, position = -1;
+  /** How tokens are repeated: text, random or null; and which random ones. */
+  let how = null, seed = -1;
+  /** The position after which the next token is asked, and of what it is one: of another text it means nothing. */
+  let position = { about: "", at: -1 };
+  /** What is said once of changes that a new text took back. */
+  let undone = "";
   /** The induction heads of the models asked so far. @type {Map<string, string[]>} */
   const known = new Map();
   /** Open a head, and bring it into sight. @param {string} head */
@@ -48,23 +52,19 @@ export function live(root, { models }) {
 
   function typed() {
     if (how) edited.reset();        // they were changes of the repeated tokens' run
-    [how, position] = [null, -1];
+    how = null;
     work.stop("pausing", "…");
     clearTimeout(timer);
     timer = setTimeout(compute, PAUSE);
-  }
-
-  function anew() {
-    position = -1;
-    return compute();
   }
 
   /** @param {string|null} way text, random, or null: the text itself */
   function repeat(way) {
     how = way;
     if (way === "random") seed++;
+    undone = Object.keys(edited.edits).length ? " Your changes were taken back." : "";
     edited.reset();
-    return anew();
+    return compute();
   }
 
   /** What the page is about: a text, or ids in its place. */
@@ -92,16 +92,21 @@ export function live(root, { models }) {
     const compare = second.value || null;
     const about = JSON.stringify([model.list.value, bos.checked, how, how === "random" ? seed : text.value, compare]);
     const { edits } = edited, changed = Object.keys(edits);
+    let drawn = null;
     const answer = await work.run(async ask => {
-      const subject = await subjectOf(ask), asked = how || changed.length ? position : null;
+      const subject = await subjectOf(ask), at = position.about === about ? position.at : -1;
+      const asked = how || changed.length ? at : null;
       const { effect, ...bundle } = await ask("explore", { ...subject, edits, compare, position: asked });
       const heads = how ? await inductionHeads(ask, subject.model) : [];
       const middle = changed.length ? make("div", {}) : null;
-      const next = hidden(bundle, stateFor(bundle, about, changed, heads, compare), middle);
+      const next = drawn = hidden(bundle, stateFor(bundle, about, changed, heads, compare), middle);
       await next.explorer.drawn;
       return { subject, bundle, effect, heads, middle, next };
     });
-    if (!answer) return undefined;
+    if (!answer) {
+      drawn?.explorer.remove();
+      return undefined;
+    }
     const { subject, bundle: { texts: [{ n, labels }] }, effect, heads, middle, next } = answer;
     swap(next, about);
     if (middle) fill(middle, subject, edits, effect, labels);
@@ -110,7 +115,8 @@ export function live(root, { models }) {
     repeated.hidden = !how;
     repeated.replaceChildren(...how ? induction(effect.copies, heads, changed, acts) : []);
     if (focused) repeated.querySelector(".l-turn")?.focus();
-    const line = `${plural(n, "token")}${how ? ", repeated" : ""}.`;
+    const line = `${plural(n, "token")}${how ? ", repeated" : ""}.${undone}`;
+    undone = "";
     return work.say("done", changed.length ? `${line} ${inShort(effect)}` : line);
   }
 
@@ -148,8 +154,9 @@ export function live(root, { models }) {
   /** What the changes did, and again when the next token after another position is asked for. */
   function fill(middle, subject, edits, effect, labels) {
     const asked = async at => {
-      position = at;
-      const other = await work.run(ask => ask("intervene", { ...subject, edits, position }));
+      position = { about: shown, at };
+      if (root.dataset.state !== "done") return compute();       // what is on the page is not what was asked for last
+      const other = await work.run(ask => ask("intervene", { ...subject, edits, position: at }));
       if (!other) return;
       const focused = middle.contains(document.activeElement);
       fill(middle, subject, edits, other, labels);

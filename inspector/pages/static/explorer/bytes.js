@@ -25,16 +25,14 @@ export const unpackBytes = text => inflated(text);
 export const unpackFloats = async (text, Kind = Float32Array) =>
   new Kind(joined(await inflated(text), Kind.BYTES_PER_ELEMENT));
 
-/** Packed halves, as float32: sign, exponent and fraction put where a float32 has them (IEEE 754).
- *  @param {string} text @param {number} [unit] what each is multiplied by */
-export async function unpackHalves(text, unit = 1) {
+/** Packed halves, as float32: sign, exponent and fraction put where a float32 has them (IEEE 754). @param {string} text */
+export async function unpackHalves(text) {
   const planes = await inflated(text), count = planes.length / 2;
   const bits = new Uint32Array(count), found = new Float32Array(bits.buffer);
   for (let i = 0; i < count; i++) {
     const high = planes[count + i], exponent = high >> 2 & 31, fraction = (high & 3) << 8 | planes[i];
     if (exponent === 0) found[i] = (high & 128 ? -1 : 1) * fraction * 2 ** -24;
     else bits[i] = high >> 7 << 31 | (exponent === 31 ? 255 : exponent + 112) << 23 | fraction << 13;
-    if (unit !== 1) found[i] *= unit;
   }
   return found;
 }

@@ -83,8 +83,8 @@ export function compare({ bundle, update, pick }) {
   function told({ state, grid, beside: { grid: shown, difference } }) {
     const b = otherText(state), { labels } = bundle.texts[state.text];
     if (!difference.largest) {
-      return "No difference in any cell." + (b < 0 ? "" : " A head that is turned off still looks the same way: it only "
-        + "writes nothing. Open a head of a later layer.");
+      return "No difference in any cell." + (b < 0 ? "" : " A head that is cut still looks the same way: only what it "
+        + "writes is another. Open a head of a later layer.");
     }
     const apart = b < 0 ? -1 : labels.findIndex((label, i) => label !== bundle.texts[b].labels[i]);
     return `The difference, cell by cell: red is more in “${shown.title}”, blue more in “${grid.title}”.`

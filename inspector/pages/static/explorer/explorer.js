@@ -57,13 +57,14 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
   const parts = { wall: wall(context), words: words(context), controls: controls(context), row: row(context),
     moves: moves(context), compare: compare(context), save: save(context) };
   const heading = make("h2", { class: "x-head", "aria-live": "polite" });
+  const trouble = make("p", { class: "note x-trouble", role: "alert" });
   const texts = make("div", { class: "x-texts", role: "group", "aria-label": "Texts" });
   const paper = (href, name) => make("a", { href, target: "_blank", rel: "noreferrer" }, name);
   const caveat = make("p", { class: "note x-caveat" }, "A grid says where a head drew from, not what it did with it. ",
     paper("https://aclanthology.org/N19-1357/", "Jain and Wallace 2019"), ", ",
     paper("https://aclanthology.org/D19-1002/", "Wiegreffe and Pinter 2019"), ".");
   const open = make("section", { class: "x-main", "aria-label": "One head" },
-    make("div", { class: "x-bar" }, heading, parts.save.element), texts, parts.words.element,
+    make("div", { class: "x-bar" }, heading, parts.save.element), trouble, texts, parts.words.element,
     parts.controls.element, make("div", { class: "x-cols" }, make("div", {}, grid.element, caveat), parts.row.element));
   const element = make("div", { class: "x-explorer" }, make("div", { class: "x-stage" }, parts.wall.element, open),
     ...middle ? [middle] : [], parts.compare.element, parts.moves.element);
@@ -76,9 +77,13 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
 
   /** Get all that the state asks for, then show it in one go: what is asked for later is never overwritten. */
   async function render() {
-    const mine = ++turn, found = await look(state, peeked);
+    const mine = ++turn, found = await look(state, peeked).catch(error => {
+      if (mine === turn && !gone) failed(error);
+      throw error;
+    });
     if (mine !== turn || gone) return;
     const view = last = { ...found, colours: theme };
+    trouble.textContent = "";
     title(view.state);
     for (const part of [parts.words, parts.controls, parts.row, parts.moves]) part.render(view);
     if (!view.peeked) for (const part of [parts.save, parts.wall]) part.render(view);
@@ -90,6 +95,14 @@ export function mount(root, bundle, { read, linked = false, state: asked = {}, c
     drawn = view.query;
     settled = mine;
     root.dataset.ready = String(turn);
+  }
+
+  /** Say what went wrong, and keep what is shown. @param {Error} error */
+  function failed(error) {
+    trouble.textContent = `This cannot be shown: ${error.message}`;
+    if (!last) return root.replaceChildren(trouble);
+    [state, peeked, settled] = [last.state, null, turn];
+    return changed(state);
   }
 
   /** Name what is open. @param {import("inspector/state.js").State} now */

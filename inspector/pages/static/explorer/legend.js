@@ -40,7 +40,7 @@ export function legend() {
       drawn = now;
       element.replaceChildren(strip(scale, colours), make("div", { class: "x-ticks" },
         ...ticks(grid).map(({ at, text }) => make("span", { style: { "--at": String(at) } }, text))));
-      element.setAttribute("aria-label", `Colour scale, ${EVEN[scale]}, up to ${significant(largest)}`);
+      element.setAttribute("aria-label", `Colour scale, ${EVEN[scale]}, up to ${significant(largest || 1)}`);
     },
   };
 }

@@ -41,7 +41,7 @@ export function moves({ bundle, update }) {
 
   /** Why there are no moves to show, or null. @param {any} view @param {number[]} keys */
   function absent(view, keys) {
-    if (view.state.heads.length > 1) return ["Several heads are open; each makes its moves by itself. Open one."];
+    if (view.state.heads.length > 1) return ["Several heads are open, and the moves are of one at a time: open one."];
     if (!view.moves) return missing(view);
     return keys.length ? null : ["No key is left for this query."];
   }
@@ -91,8 +91,8 @@ export function moves({ bundle, update }) {
       const wrote = cut && !added ? "nothing is"
         : `${cut ? "what stands for it" : "z W_O"}, length ${significant(added)}, is`;
       const written = `The blend z = Σ weight × v, length ${length(found.z)}, `
-        + (cut ? "goes no further, for the head is cut: " : "goes through W_O. ")
-        + (changed && !cut ? "As the model runs, without your changes: " : "")
+        + (cut ? "goes no further, for the head is cut: " : "goes through W_O")
+        + (cut ? "" : changed ? ". As the model runs, without your changes: " : "; the result ")
         + `${wrote} added to a stream of length ${significant(stream)}. The output bias belongs to no head.`;
       const strips = { q, k, "q×k": products(q, k), v, z: found.z }, drawn = name => strip(strips[name], colours, name);
       return list.replaceChildren(

@@ -26,7 +26,7 @@ export function plot(name, pick, say) {
   const title = make("p", { class: "x-title" });
   const sheet = make("div", { class: "x-sheet" }, canvas, cells);
   const bar = legend(), element = make("figure", { class: "x-plot" }, title, sheet, readout, bar.element);
-  let grid = null, colours = null, ink = null, row = 0, column = 0, side = 0, drawn = 0, query = -1;
+  let grid = null, colours = null, ink = null, inked = null, row = 0, column = 0, side = 0, drawn = 0, query = -1;
 
   function show(i, j) {
     row = Math.max(0, Math.min(grid.n - 1, i));
@@ -71,7 +71,10 @@ export function plot(name, pick, say) {
     const width = sheet.clientWidth;
     if (!grid || !width) return;
     drawn = width;
-    const gutter = gutterOf(grid.labels, width * 0.8, width * 0.24);
+    if (inked !== colours) [ink, inked] = [inks(element), colours];     // on the page: elsewhere an element has no colours
+    // How many labels there is room for depends on how wide they are: a first guess, and what follows from it.
+    const most = width * 0.24, guess = gutterOf(grid.labels, width * 0.8, most);
+    const gutter = gutterOf(grid.labels, width - guess - 1, most);
     side = width - gutter - 1;
     const pen = new CanvasPen(canvas, width, side + gutter + 2, window.devicePixelRatio || 1);
     draw(pen, grid, colours, { left: 0, top: 0, side, gutter, query }, ink);
@@ -84,7 +87,6 @@ export function plot(name, pick, say) {
     element,
     /** @param {import("inspector/drawing.js").Grid} next @param {any} theme @param {number} asked the query, -1 for none */
     render(next, theme, asked) {
-      if (theme !== colours) ink = inks(element);
       [grid, colours, query] = [next, theme, asked];
       title.textContent = grid.title;
       cells.setAttribute("aria-label",

@@ -57,8 +57,9 @@ export function valid(asked, bundle) {
       && otherText(state) < bundle.texts.length)) state.other = "";
   if (otherText(state) >= 0) state.other = `t${otherText(state)}`;        // t01 is t1
   const beside = otherText(state) >= 0 ? bundle.texts[otherText(state)] : text;
-  // -1: the same token there, where it is.
-  state.twin = within(state.twin === -1 ? beside.labels.indexOf(text.labels[state.query]) : state.twin, 0, beside.n - 1);
+  // -1: the same token there, where it is; else the same place.
+  const twin = state.twin === -1 ? beside.labels.indexOf(text.labels[state.query]) : state.twin;
+  state.twin = within(twin === -1 ? state.query : twin, 0, beside.n - 1);
   return state;
 }
 

@@ -39,7 +39,10 @@ export function wall({ bundle, store, update }) {
     "aria-label": "All heads. Arrow keys walk, Enter opens, Shift and Enter adds." }, canvas);
   const chosen = select("Order", order => update({ order }));
   const readout = make("p", { class: "x-readout" }, "\u00a0");
-  const several = checkbox("several at once", checked => { adding = checked; });
+  const several = checkbox("several at once", checked => {
+    adding = checked;
+    if (!checked) update(state => ({ heads: state.heads.slice(-1) }));
+  });
   const hint = make("p", { class: "note x-hint" }, `Point at a head to read its scores, click to open it${
     Object.keys(bundle.verdicts).length ? "; coloured names are heads found on repeated random tokens" : ""}.`);
   const element = make("section", { class: "x-wall", "aria-label": "All heads" },
@@ -76,7 +79,7 @@ export function wall({ bundle, store, update }) {
     const text = Number(board.dataset.text);
     readout.textContent = words(text, head);
     clearTimeout(resting);
-    resting = setTimeout(() => store.head(text, head), REST);
+    resting = setTimeout(() => store.head(text, head).catch(() => {}), REST);      // what fails is told when it is opened
   };
   board.addEventListener("pointerover", tell);
   board.addEventListener("focusin", tell);

@@ -13,7 +13,7 @@ export const valueWords = (view, value) => view.state.shown === "scores" ? signe
 export function words({ bundle, update, peek }) {
   const list = make("ol", { class: "x-text",
     "aria-label": "The text. Arrow keys walk; the token with the focus is the query, Enter locks it." });
-  const readout = make("p", { class: "x-readout", "aria-live": "polite" }, "\u00a0");
+  const readout = make("p", { class: "x-readout", "aria-live": "polite" });
   let shown = -1, placed = -1, buttons = [], view = null;
   /** The tone of each token, and the tokens that are marked. @type {import("inspector/colour.js").Tone[]} */
   let tones = [];
@@ -32,6 +32,12 @@ export function words({ bundle, update, peek }) {
     const [from, to] = state.way === "from" ? [query, place] : [place, query];
     readout.replaceChildren(`“${bare(labels[from])}” ${from} → “${bare(labels[to])}” ${to}  `, make("b", {},
       from < to ? "masked: a later token" : Number.isNaN(value) ? "left out" : valueWords(view, value)));
+  }
+
+  /** What pointing and a click do, where nothing is read. */
+  function hint() {
+    readout.textContent = view.state.locked ? "Point at a token to read its number; click it to look from there."
+      : "Point at a token to look from there; click it to stay.";
   }
 
   /** Shade a token by its value. What stays as it is is not touched: a text may have a thousand. @param {number} place */
@@ -69,7 +75,10 @@ export function words({ bundle, update, peek }) {
     if (view.state.locked) tell(place);
     else peek(place);
   });
-  list.addEventListener("pointerleave", () => { readout.textContent = "\u00a0"; if (!view.state.locked) peek(null); });
+  list.addEventListener("pointerleave", () => {
+    hint();
+    if (!view.state.locked) peek(null);
+  });
   list.addEventListener("click", event => {
     const place = at(event);
     if (place >= 0) update({ query: place, key: -1, locked: !(view.state.locked && place === view.state.query) });
@@ -108,7 +117,9 @@ export function words({ bundle, update, peek }) {
       buttons.forEach((_, place) => shade(place));
       for (const place of new Set([...marked, query, now.key, state.query])) if (place >= 0) mark(place);
       marked = [query, now.key, state.query];
-      if (!now.peeked) buttons.forEach((_, place) => name(place));        // for those who do not point at tokens
+      if (now.peeked) return;
+      buttons.forEach((_, place) => name(place));         // for those who do not point at tokens
+      if (!list.matches(":hover, :focus-within")) hint();
     },
     /** Bring the query into sight: a long text scrolls in its box. Once it is drawn: it reads the page's measures. */
     reveal() {
