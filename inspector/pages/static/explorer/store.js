@@ -97,10 +97,7 @@ export class Store {
 
   /** What is made once and kept. @template T @param {string} name @param {() => Promise<T>} make @returns {Promise<T>} */
   once(name, make) {
-    if (!this.known.has(name)) {
-      this.known.set(name, make());
-      this.known.get(name).catch(() => this.known.delete(name));        // it may be there the next time
-    }
+    if (!this.known.has(name)) this.known.set(name, make());
     return this.known.get(name);
   }
 
@@ -132,7 +129,6 @@ export class Store {
     const name = `${text}/${head}`, found = this.heads.get(name) ?? this.decoded(text, head);
     this.heads.delete(name);
     this.heads.set(name, found);
-    found.catch(() => this.heads.delete(name));
     const most = Math.max(2, Math.floor(CELLS / start(this.bundle.texts[text].n)));
     for (const old of this.heads.keys()) if (this.heads.size > most) this.heads.delete(old);
     return found;

@@ -74,7 +74,6 @@ export function viewer(store) {
     if (now !== key) {
       key = now;
       grids = gridOf(store, state, text, heads).then(async grid => [grid, await besideOf(store, state, grid)]);
-      grids.catch(() => { key = ""; });
     }
     return grids;
   }
