@@ -66,6 +66,21 @@ def browser():
         yield found
 
 
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    """What a server of the tests serves unless they say otherwise: {name: Model} of the demo and a tiny model."""
+    from .serving import two_models
+    return two_models(tmp_path_factory.mktemp("worded"))
+
+
+@pytest.fixture(scope="module")
+def client(loaded):
+    """A client of a running server of these."""
+    from .serving import running
+    with running(loaded) as found:
+        yield found
+
+
 @pytest.fixture(scope="session")
 def stand_in_folder(tmp_path_factory):
     """A random model of GPT-2 small's size and layout, with the true tokenizer: 548 MB, so for few tests."""

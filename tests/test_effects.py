@@ -12,20 +12,8 @@ from inspector.model.tracing import trace
 from inspector.server import calls
 
 from .counting import Cost
-from .serving import running, two_models
 
 TEXT = "Ms. Dursley saw a cat. Ms. Dursley sat"
-
-
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory):
-    return two_models(tmp_path_factory.mktemp("worded"))
-
-
-@pytest.fixture(scope="module")
-def client(loaded):
-    with running(loaded) as found:
-        yield found
 
 
 # -- the same answer ----------------------------------------------------------------------------------------------------

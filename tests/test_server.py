@@ -20,23 +20,12 @@ from inspector.record import to_json
 from inspector.server import bodies, calls, serving
 from inspector.server.work import BusyError, GoneError, OvertimeError, Worker
 
-from .serving import SECONDS, Client, lines, raw, running, two_models
+from .serving import SECONDS, Client, lines, raw, running
 
 ROOT = Path(__file__).parent.parent
 TEXT = "Ms. Dursley saw a cat. Ms. Dursley sat"
 LONG = {"heads": "0.1 1.2 2.3 3.4", "n_sequences": 40, "period": 100, "n_controls": 100}    # an `ablate` of about a minute
 SECRET = "Zarathustra"
-
-
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory):
-    return two_models(tmp_path_factory.mktemp("worded"))
-
-
-@pytest.fixture(scope="module")
-def client(loaded):
-    with running(loaded) as found:
-        yield found
 
 
 # -- the answers are the library's --------------------------------------------------------------------------------------

@@ -9,19 +9,7 @@ import pytest
 from inspector.server import guards
 from inspector.server.guards import own_addresses
 
-from .serving import SECONDS, lines, raw, running, two_models
-
-
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory):
-    return two_models(tmp_path_factory.mktemp("worded"))
-
-
-@pytest.fixture(scope="module")
-def client(loaded):
-    with running(loaded) as found:
-        yield found
-
+from .serving import SECONDS, lines, raw, running
 
 # -- what is refused ----------------------------------------------------------------------------------------------------
 

@@ -17,15 +17,10 @@ from uvicorn.server import ServerState
 from inspector.server import connections
 from inspector.server.guards import RefusedError, own_addresses, refuse_stranger
 
-from .serving import SECONDS, Client, raw, running, two_models
+from .serving import SECONDS, Client, raw, running
 
 ROOT = Path(__file__).parent.parent
 BODY = {"text": "The cat sat on the mat.", "edits": {"1.1": "mean"}, "position": -1}
-
-
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory):
-    return two_models(tmp_path_factory.mktemp("worded"))
 
 
 # -- many at once -------------------------------------------------------------------------------------------------------
