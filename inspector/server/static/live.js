@@ -92,22 +92,22 @@ export function live(root, { models }) {
     const compare = second.value || null;
     const about = JSON.stringify([model.list.value, bos.checked, how, how === "random" ? seed : text.value, compare]);
     const { edits } = edited, changed = Object.keys(edits);
-    let drawn = null;
+    let next = null;
     const answer = await work.run(async ask => {
       const subject = await subjectOf(ask), at = position.about === about ? position.at : -1;
       const asked = how || changed.length ? at : null;
       const { effect, ...bundle } = await ask("explore", { ...subject, edits, compare, position: asked });
       const heads = how ? await inductionHeads(ask, subject.model) : [];
       const middle = changed.length ? make("div", {}) : null;
-      const next = drawn = hidden(bundle, stateFor(bundle, about, changed, heads, compare), middle);
+      next = hidden(bundle, stateFor(bundle, about, changed, heads, compare), middle);
       await next.explorer.drawn;
-      return { subject, bundle, effect, heads, middle, next };
+      return { subject, bundle, effect, heads, middle };
     });
     if (!answer) {
-      drawn?.explorer.remove();
+      next?.explorer.remove();
       return undefined;
     }
-    const { subject, bundle: { texts: [{ n, labels }] }, effect, heads, middle, next } = answer;
+    const { subject, bundle: { texts: [{ n, labels }] }, effect, heads, middle } = answer;
     swap(next, about);
     if (middle) fill(middle, subject, edits, effect, labels);
     const acts = { open, off: () => edited.add(heads, "mean"), on: () => edited.remove(heads) };

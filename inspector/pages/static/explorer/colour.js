@@ -53,17 +53,22 @@ export class Colours {
     this.signed = inks(bundle.signed[theme]);
   }
 
+  /** The colours of a scale. @param {string} scale */
+  inks(scale) {
+    return scale === "signed" ? this.signed : this.ramp;
+  }
+
   /** How a number becomes a picture's pixel, 32 bits of it. @param {string} scale
    *  @param {number} largest the number at its head
    *  @returns {(value: number) => number} */
   pixelOf(scale, largest) {
-    const { pixels } = scale === "signed" ? this.signed : this.ramp;
+    const { pixels } = this.inks(scale);
     return value => pixels[Math.round(255 * level(value / largest, scale))];
   }
 
   /** The tone of a number; the same object for the same tone. @param {number} part of the largest @param {string} scale
    *  @returns {Tone} */
   tone(part, scale) {
-    return (scale === "signed" ? this.signed : this.ramp).tones[Math.round(255 * level(part, scale))];
+    return this.inks(scale).tones[Math.round(255 * level(part, scale))];
   }
 }

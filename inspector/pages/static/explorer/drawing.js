@@ -7,13 +7,13 @@ import { fitted, widthOf } from "inspector/pen.js";
 /** @typedef {import("inspector/pen.js").CanvasPen | import("inspector/pen.js").SvgPen} Pen */
 /** @typedef {{values: Float32Array, n: number, labels: string[], scale: string, largest: number, title: string}} Grid */
 
-export const PITCH = 11;        // pixels from one label to the next, at least
+const PITCH = 11;        // pixels from one label to the next, at least
 const LONGEST = 130;            // pixels of the longest label
 const HATCH = 5;                // pixels from one line of the hatching to the next
 
 /** How many cells a side one drawn cell stands for: a screen would drop rows without a word. @param {number} n
  *  @param {number} pixels */
-export const blockOf = (n, pixels) => Math.max(1, Math.ceil(n / Math.max(1, pixels)));
+const blockOf = (n, pixels) => Math.max(1, Math.ceil(n / Math.max(1, pixels)));
 
 /** The latest picture of a grid's cells: the same grid is drawn again for every query.
  *  @type {WeakMap<Float32Array, {key: string, canvas: HTMLCanvasElement}>} */

@@ -72,7 +72,7 @@ export function headOf(q, k, n, factor) {
 
 /** Logarithms of weights, row by row, each minus the largest of its row. @param {ArrayLike<number>} weights
  *  @param {number} n */
-export function logarithms(weights, n) {
+function logarithms(weights, n) {
   const s = new Float32Array(start(n));
   for (let i = 0; i < n; i++) {
     let most = 0;
